@@ -1,0 +1,25 @@
+"""Attributary's public face: ``from attributary import Publisher, subscribe``.
+
+Names are loaded on first use, so that ``import attributary`` costs nothing in a serving process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attributary.service.client import Publisher, subscribe
+
+__all__ = ["Publisher", "subscribe"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'attributary' has no attribute {name!r}")
+    from attributary.service import client
+
+    return getattr(client, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

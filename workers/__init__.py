@@ -1,0 +1,1 @@
+"""The workers: mathematics, stream processing and, on demand, explanations."""

@@ -1,0 +1,1 @@
+"""Pure mathematics on numpy arrays: sketches, attributions, drift. Imports nothing of the project."""

@@ -1,0 +1,1 @@
+"""Rows to pane sketches (ingest), and sketches to attributions per window (merge)."""
