@@ -1,0 +1,163 @@
+"""Rows as an Arrow IPC stream: one column per feature and output, names in the schema's metadata.
+
+The schema's metadata holds ``attributary.model`` and ``attributary.outputs`` (a JSON list of the output
+columns); every other column is a feature, except the optional ``_id`` (string), ``_time`` (timestamp, or
+number of seconds since the epoch) and ``_weight``. String columns are categories.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from attributary.schemas.errors import Reason, RejectedError
+from attributary.schemas.row import model_name
+
+ARROW_CONTENT = "application/vnd.apache.arrow.stream"
+CONTINUATION = b"\xff\xff\xff\xff"
+
+ID, TIME, WEIGHT = "_id", "_time", "_weight"
+_MODEL, _OUTPUTS = b"attributary.model", b"attributary.outputs"
+
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ArrowRows:
+    """The rows of one message, column by column; ``time`` is milliseconds or None."""
+
+    model: str
+    rows: int
+    features: Mapping[str, Any]
+    outputs: dict[str, Numbers]
+    ids: list[bytes] | None
+    time: npt.NDArray[np.int64] | None
+    weight: Numbers | None
+
+
+def encode_arrow_rows(model: str, columns: Mapping[str, Any], outputs: Sequence[str]) -> bytes:
+    """Return ``columns`` (equal lengths; the reserved names allowed) as one Arrow IPC stream."""
+    table = pa.table(dict(columns))
+    table = table.replace_schema_metadata(
+        {_MODEL: model.encode(), _OUTPUTS: json.dumps(list(outputs)).encode()}
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def decode_arrow_rows(
+    data: bytes, *, model: str | None = None, max_rows: int = 100_000
+) -> ArrowRows:
+    """Return the rows of an Arrow IPC stream; RejectedError where it is none, or lacks its names."""
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+            table = reader.read_all()
+        table.validate()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise RejectedError(Reason.NOT_DECODABLE, f"not an Arrow IPC stream: {error}") from None
+    if table.num_rows == 0:
+        raise RejectedError(Reason.EMPTY, "the Arrow stream holds no row")
+    if table.num_rows > max_rows:
+        raise RejectedError(
+            Reason.TOO_LARGE, f"{table.num_rows} rows; send at most {max_rows} a message"
+        )
+    metadata = table.schema.metadata or {}
+    named = metadata.get(_MODEL, b"").decode("utf-8", "replace") or model
+    if len(set(table.column_names)) != len(table.column_names):
+        raise RejectedError(Reason.WRONG_TYPE, "the Arrow stream names a column twice")
+    outputs = _output_names(metadata, table)
+    reserved = {ID, TIME, WEIGHT, *outputs}
+    return ArrowRows(
+        model=model_name(named),
+        rows=table.num_rows,
+        features={name: table[name] for name in table.column_names if name not in reserved},
+        outputs={name: numbers(table[name], name) for name in outputs},
+        ids=_ids(table),
+        time=_time(table),
+        weight=_weight(table),
+    )
+
+
+def numbers(column: Any, name: str) -> Numbers:
+    """Return an Arrow column as float64, null as NaN; RejectedError where it is not numeric."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_null(kind):
+        return np.full(len(column), np.nan)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise RejectedError(Reason.WRONG_TYPE, f"column {name!r} must be numeric, got {kind}")
+    found = column.cast(pa.float64(), safe=False).to_numpy()
+    return np.asarray(found, dtype=np.float64)
+
+
+def texts(column: Any, name: str) -> list[str | None]:
+    """Return an Arrow column of categories as strings; numbers and booleans as JSON writes them."""
+    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+        raise RejectedError(Reason.WRONG_TYPE, f"column {name!r} must be text, got {column.type}")
+    return [None if value is None else category(value) for value in column.to_pylist()]
+
+
+def category(value: object) -> str:
+    """Return a category's name, the same for every row format: 3.0 and 3 are one category."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _output_names(metadata: Mapping[bytes, bytes], table: Any) -> list[str]:
+    try:
+        outputs = json.loads(metadata.get(_OUTPUTS, b"[]"))
+    except ValueError:
+        outputs = None
+    if not isinstance(outputs, list) or not outputs or not all(isinstance(o, str) for o in outputs):
+        raise RejectedError(
+            Reason.OUTPUTS_MISSING,
+            f"the schema's metadata must hold {_OUTPUTS.decode()!r}, a JSON list of column names",
+        )
+    missing = sorted(set(outputs) - set(table.column_names))
+    if missing:
+        raise RejectedError(Reason.OUTPUTS_MISSING, f"no column for the outputs {missing[:5]}")
+    return outputs
+
+
+def _ids(table: Any) -> list[bytes] | None:
+    if ID not in table.column_names:
+        return None
+    return [str(value).encode() for value in table[ID].to_pylist()]
+
+
+def _time(table: Any) -> npt.NDArray[np.int64] | None:
+    if TIME not in table.column_names:
+        return None
+    column = table[TIME]
+    if pa.types.is_timestamp(column.type):
+        if column.null_count:
+            raise RejectedError(Reason.BAD_TIME, f"column {TIME!r} holds nulls")
+        cast = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
+        return np.asarray(cast.to_numpy(), dtype=np.int64)
+    seconds = numbers(column, TIME)
+    if not np.all(np.abs(seconds) < 2.0**53):
+        raise RejectedError(Reason.BAD_TIME, f"column {TIME!r} holds nulls or impossible times")
+    return np.rint(seconds * 1000).astype(np.int64)
+
+
+def _weight(table: Any) -> Numbers | None:
+    if WEIGHT not in table.column_names:
+        return None
+    weight = numbers(table[WEIGHT], WEIGHT)
+    if not np.all((weight > 0) & np.isfinite(weight)):
+        raise RejectedError(Reason.BAD_WEIGHT, f"column {WEIGHT!r} must be above 0 and finite")
+    return weight

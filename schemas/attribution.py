@@ -1,0 +1,137 @@
+"""What merge publishes per window and output: scores with their errors, drift, and the accounting."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from attributary.schemas.card import ModelName
+from attributary.schemas.message import Message
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="null")
+
+
+class Window(_Part):
+    """Half-open event-time interval [start, end), milliseconds since the epoch."""
+
+    kind: Literal["tumbling", "hopping", "lifetime", "decayed"]
+    start: int
+    end: int
+    seconds: float | None = Field(default=None, description="Width, for tumbling and hopping.")
+    hop_seconds: float | None = None
+    half_life_seconds: float | None = None
+
+
+class Profile(_Part):
+    """Dependence profile: the mean output where the feature lies in each of its cells."""
+
+    edges: list[float] = Field(description="Inner edges of the cells, ascending.")
+    mean: list[float | None]
+    stderr: list[float | None]
+    rows: list[float]
+
+
+class FeatureScore(_Part):
+    """How one column (or group of columns) and one output move together.
+
+    ``score`` is the co-movement ratio CIR in [0, 1] (1/2: no alignment), with its 95 % interval.
+    Rank 1 has the highest lower end of the strength |2·CIR − 1|.
+    """
+
+    name: str
+    score: float
+    stderr: float | None
+    interval: tuple[float, float]
+    effective_rows: float
+    direction: Literal[-1, 0, 1]
+    strength_low: float
+    rank: int
+    effect: float | None = Field(
+        default=None,
+        description="Mean output in the upper minus the lower quartile of the feature.",
+    )
+    effect_stderr: float | None = None
+    missing: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="Share of the window's rows without a finite value."
+    )
+    quartiles: tuple[float, float, float] | None = None
+    mutual_information: float | None = Field(default=None, description="Binned I(x; y), nats.")
+    profile: Profile | None = None
+
+
+class Accounting(_Part):
+    """What the message rests on, so that it can be checked from outside."""
+
+    rows: int = Field(description="Rows of this window.")
+    rows_accepted: int = Field(description="Rows of the model accepted so far, all panes.")
+    rows_rejected: dict[str, int] = Field(description="Rows of the model rejected, by reason.")
+    rows_late: int = Field(description="Rows too late for any window: in the lifetime view only.")
+    offsets: dict[str, tuple[int, int]] = Field(
+        description="Per source partition: offsets [from, to) that this owner's view covers."
+    )
+    duplicates: int = Field(description="Sketches received again and superseded.")
+    gaps: int = Field(description="Offsets that no manifest covers; anything above 0 is a loss.")
+
+
+class WindowAttribution(Message):
+    """One window and output of one model. ``revision`` is the number of rows that it counts: of two
+    messages for one window and output, the higher replaces the lower."""
+
+    SCHEMA: ClassVar[str] = "attributary.attribution/1"
+
+    model: ModelName
+    output: str
+    window: Window
+    revision: int
+    final: bool = Field(description="The watermark has passed the window's end.")
+    watermark: int | None
+    computed_at: int = Field(description="When this was computed, milliseconds since the epoch.")
+    epochs: list[int] = Field(description="Grid epochs that the window's rows were counted on.")
+    output_quartiles: tuple[float, float, float] | None
+    features: list[FeatureScore]
+    groups: list[FeatureScore]
+    accounting: Accounting
+
+
+class ColumnDrift(_Part):
+    """Drift of one column or output against a reference; null where it is undefined."""
+
+    name: str
+    psi: float | None = Field(description="Population-stability index over the grid's cells.")
+    ks: float | None = Field(description="Kolmogorov–Smirnov distance.")
+    ks_critical: float | None = Field(description="Its 95 % critical value for these counts.")
+    wasserstein: float | None = Field(description="Wasserstein-1 distance, in the column's units.")
+    missing_change: float | None = Field(description="Change of the missing-value rate.")
+
+
+class AttributionDrift(_Part):
+    """Agreement of the window's scores with the reference's; null where it is undefined."""
+
+    kendall: float | None
+    spearman: float | None
+    jaccard_at_8: float | None
+    ndcg_at_8: float | None
+    procrustes: float | None
+    symmetric_kl: float | None
+
+
+class WindowDrift(Message):
+    """Drift of one window against a reference window, for one output of one model."""
+
+    SCHEMA: ClassVar[str] = "attributary.drift/1"
+
+    model: ModelName
+    output: str
+    window: Window
+    revision: int
+    reference: Literal["baseline", "preceding"]
+    reference_window: Window | None
+    computed_at: int
+    rows: int
+    reference_rows: int
+    features: list[ColumnDrift]
+    output_drift: ColumnDrift
+    attributions: AttributionDrift

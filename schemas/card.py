@@ -1,0 +1,128 @@
+"""The model card: what a model's rows look like, and how its windows are cut."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from attributary.schemas.message import Message
+
+ModelName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+PositiveSeconds = Annotated[float, Field(gt=0, le=10 * 366 * 86400)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Feature(_Part):
+    """One feature as rows name it. A categorical becomes one 0/1 column per level, grouped."""
+
+    name: Annotated[str, Field(min_length=1, max_length=500)]
+    kind: Literal["numeric", "categorical", "token"] = "numeric"
+    group: str | None = Field(default=None, description="Block that this feature belongs to.")
+    levels: list[str] | None = Field(
+        default=None,
+        description="Levels of a categorical; others count as '(other)'. Learnt when left out.",
+    )
+    low: float | None = Field(default=None, description="Lower end of the training range.")
+    high: float | None = Field(default=None, description="Upper end of the training range.")
+    masked: bool = Field(default=False, description="Keep its raw values out of row samples.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Feature:
+        if self.levels is not None and self.kind == "numeric":
+            raise ValueError(f"feature {self.name!r} has levels: give it kind 'categorical'")
+        if self.levels is not None and len(set(self.levels)) != len(self.levels):
+            raise ValueError(f"feature {self.name!r} names a level twice")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"feature {self.name!r} has low {self.low} above high {self.high}")
+        return self
+
+
+class Tumbling(_Part):
+    """Windows that follow each other: [k·size, (k+1)·size)."""
+
+    kind: Literal["tumbling"] = "tumbling"
+    seconds: PositiveSeconds
+
+
+class Hopping(_Part):
+    """Overlapping windows: [k·hop, k·hop + size)."""
+
+    kind: Literal["hopping"] = "hopping"
+    seconds: PositiveSeconds
+    hop_seconds: PositiveSeconds
+
+
+class Lifetime(_Part):
+    """Every row ever counted."""
+
+    kind: Literal["lifetime"] = "lifetime"
+
+
+class Decayed(_Part):
+    """Every row, weighted by 2^(-age / half-life) in event time."""
+
+    kind: Literal["decayed"] = "decayed"
+    half_life_seconds: PositiveSeconds
+
+
+WindowSpec = Annotated[Tumbling | Hopping | Lifetime | Decayed, Field(discriminator="kind")]
+
+DEFAULT_PANE_SECONDS = 10.0
+DEFAULT_WINDOWS: tuple[Tumbling | Hopping | Lifetime | Decayed, ...] = (
+    Tumbling(seconds=60.0),
+    Lifetime(),
+)
+
+
+class Artefact(_Part):
+    """Where the model itself lies, and what its bytes must hash to."""
+
+    uri: str
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Baseline(_Part):
+    """The grid edges of a reference sample, as a training table gives them."""
+
+    x_edges: list[list[float]] = Field(description="(columns, cells - 1), ascending per column.")
+    y_edges: list[list[float]] = Field(description="(outputs, cells - 1), ascending per output.")
+
+
+class ModelCard(Message):
+    """What a model's owner declares. Everything but the name has a default or can be learnt."""
+
+    SCHEMA: ClassVar[str] = "attributary.model/1"
+
+    model: ModelName
+    features: list[Feature] = Field(default=[], max_length=5000)
+    outputs: list[str] = Field(default=[], max_length=1000)
+    strict: bool = Field(default=False, description="Reject rows with missing or extra features.")
+    pane_seconds: PositiveSeconds = DEFAULT_PANE_SECONDS
+    allowed_lateness_seconds: Annotated[float, Field(ge=0)] = 60.0
+    windows: list[WindowSpec] = Field(default=list(DEFAULT_WINDOWS), min_length=1, max_length=16)
+    samples: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        default=0, description="Rows kept per pane with their raw values; 0 keeps none."
+    )
+    artefact: Artefact | None = None
+    baseline: Baseline | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelCard:
+        names = [feature.name for feature in self.features]
+        for what, listed in (("features", names), ("outputs", self.outputs)):
+            if len(set(listed)) != len(listed):
+                twice = sorted({name for name in listed if listed.count(name) > 1})
+                raise ValueError(f"{what} named twice: {', '.join(twice)}")
+        for window in self.windows:
+            for name in ("seconds", "hop_seconds"):
+                seconds = getattr(window, name, self.pane_seconds)
+                if round(seconds * 1000) % round(self.pane_seconds * 1000):
+                    raise ValueError(
+                        f"{window.kind} window: {name}={seconds:g} is not a multiple of "
+                        f"pane_seconds={self.pane_seconds:g}"
+                    )
+        return self

@@ -1,0 +1,53 @@
+"""The manifest of a block: what a source partition's rows became. Also its heartbeat while open."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from attributary.schemas.message import Message
+
+
+class ModelCount(BaseModel):
+    """Rows of one model in one block. Times are milliseconds since the epoch."""
+
+    model_config = ConfigDict(frozen=True)
+
+    accepted: dict[int, int] = Field(
+        default={}, description="Rows counted, by the start of their pane (milliseconds)."
+    )
+    rejected: dict[str, int] = Field(default={}, description="Rows rejected, by reason.")
+    waiting: int = Field(default=0, description="Rows read whose grid is not known yet.")
+    event_time: int | None = Field(default=None, description="Highest event time accepted.")
+
+    @property
+    def rows_accepted(self) -> int:
+        """Rows accepted over all panes."""
+        return sum(self.accepted.values())
+
+    @property
+    def rows_rejected(self) -> int:
+        """Rows rejected for any reason."""
+        return sum(self.rejected.values())
+
+
+class Manifest(Message):
+    """Rows of one block, cumulative; of two for one (topic, partition, block), the one that
+    covers more offsets holds. Rows whose model cannot be read are counted under ''."""
+
+    SCHEMA: ClassVar[str] = "attributary.manifest/1"
+
+    topic: str
+    partition: int
+    block: int = Field(description="First offset of the block: its name.")
+    upto: int = Field(description="Offset after the last one counted.")
+    previous: int | None = Field(description="Block before this one, when this owner sealed it.")
+    sealed: bool = Field(description="No later offset belongs to this block.")
+    end_offset: int = Field(description="The partition's end offset when this was written.")
+    models: dict[str, ModelCount] = Field(default={})
+
+    @property
+    def key(self) -> bytes:
+        """Kafka key: one record per block survives compaction."""
+        return f"m|{self.topic}|{self.partition}|{self.block}".encode()

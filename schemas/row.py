@@ -1,0 +1,176 @@
+"""The row on the wire as JSON: one object, or an array of them.
+
+``{"model": "m", "features": {"age": 41, "plan": "pro", "income": null}, "outputs": 0.7,
+"id": "r1", "time": "2026-01-31T12:00:00Z", "weight": 1}``: only ``features`` and ``outputs`` are needed where
+the model's name comes in the message header ``model``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+import msgspec
+
+from attributary.schemas.errors import Reason, RejectedError
+
+SCHEMA = "attributary.row/1"
+JSON_CONTENT = "application/json"
+MODEL_HEADER = "model"
+CONTENT_HEADER = "content-type"
+
+FeatureValue = float | bool | str | None
+_MODEL_NAME = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row: what the model saw and what it said.
+
+    ``features`` maps names to numbers, booleans, category names or null (missing). ``outputs`` is one
+    number, a list in the card's order, or a mapping by name: regression values, margins or logits.
+    ``time`` is when it happened (RFC 3339, or seconds since the epoch; default: when the broker took it).
+    ``id`` identifies the row to samplers (default: where it lies in the topic). ``weight`` is above 0.
+    """
+
+    features: dict[str, FeatureValue]
+    outputs: float | list[float | None] | dict[str, float | None]
+    model: str | None = None
+    id: str | int | None = None
+    time: str | int | float | None = None
+    weight: float = 1.0
+    schema: str | None = None
+
+
+@dataclass(frozen=True)
+class RowError:
+    """Why the row at ``index`` of its message cannot be used."""
+
+    index: int
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class JsonRows:
+    """The readable rows of one message by position, and why the others are not."""
+
+    rows: list[tuple[int, str, Row]] = field(default_factory=list)
+    errors: list[RowError] = field(default_factory=list)
+
+
+_encoder = msgspec.json.Encoder()
+_row_decoder = msgspec.json.Decoder(Row)
+_array_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def encode_row(row: Row) -> bytes:
+    """Return ``row`` as JSON; NaN and infinities become null."""
+    return _encoder.encode(row)
+
+
+def decode_json_rows(data: bytes, *, model: str | None = None, max_rows: int = 100_000) -> JsonRows:
+    """Return the rows of a JSON object or array; ``model`` names those that do not name their own.
+
+    A message that is not JSON at all raises RejectedError; a bad row in an array is an error of
+    its own and the others count. ``NaN`` and ``Infinity``, which Python's json writes, are accepted.
+    """
+    stripped = data.lstrip()
+    if not stripped:
+        raise RejectedError(Reason.EMPTY, "the message is empty; expected a row as JSON or Arrow")
+    if stripped[:1] != b"[":
+        return _collect([stripped], model, single=True)
+    try:
+        parts = [bytes(part) for part in _array_decoder.decode(stripped)]
+    except (msgspec.MsgspecError, RecursionError):
+        array = _lenient(stripped)
+        parts = [json.dumps(part).encode() for part in array] if isinstance(array, list) else []
+    if not parts:
+        raise RejectedError(Reason.EMPTY, "the array holds no row")
+    if len(parts) > max_rows:
+        raise RejectedError(
+            Reason.TOO_LARGE,
+            f"the array holds {len(parts)} rows; send at most {max_rows} a message",
+        )
+    return _collect(parts, model, single=False)
+
+
+def _collect(parts: list[bytes], model: str | None, *, single: bool) -> JsonRows:
+    found = JsonRows()
+    for index, part in enumerate(parts):
+        try:
+            row = _decode_one(part)
+            found.rows.append((index, model_name(row.model or model), row))
+        except RejectedError as error:
+            if single:
+                raise
+            found.errors.append(RowError(index, error.reason, str(error)))
+    return found
+
+
+def _decode_one(part: bytes) -> Row:
+    try:
+        row = _row_decoder.decode(part)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
+    except msgspec.DecodeError:
+        row = _convert(_lenient(part))
+    if row.schema is not None and row.schema != SCHEMA:
+        raise RejectedError(
+            Reason.WRONG_TYPE, f"expected the schema {SCHEMA!r} or none, got {row.schema!r}"
+        )
+    if not (0 < row.weight < math.inf):
+        raise RejectedError(
+            Reason.BAD_WEIGHT, f"weight must be above 0 and finite, got {row.weight}"
+        )
+    return row
+
+
+def _lenient(data: bytes) -> object:
+    """Parse JSON that may hold NaN and Infinity, as Python's own json module writes them."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RejectedError(Reason.NOT_DECODABLE, f"neither JSON nor Arrow: {error}") from None
+
+
+def _convert(value: object) -> Row:
+    try:
+        return msgspec.convert(value, Row)
+    except (msgspec.ValidationError, OverflowError, RecursionError) as error:
+        raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
+
+
+def model_name(name: str | None) -> str:
+    """Return ``name``; RejectedError where it is missing or not a model's name."""
+    if not name:
+        raise RejectedError(
+            Reason.NO_MODEL, f"no model: set 'model' in the row or the header {MODEL_HEADER!r}"
+        )
+    if not _MODEL_NAME.fullmatch(name):
+        raise RejectedError(
+            Reason.NO_MODEL,
+            f"a model's name is 1 to 200 printable ASCII characters, got {name!r:.80}",
+        )
+    return name
+
+
+def event_time_ms(time: str | int | float | None, default: int) -> int:
+    """Return ``time`` (RFC 3339 or seconds since the epoch) in milliseconds, or ``default``."""
+    if time is None:
+        return default
+    if isinstance(time, str):
+        try:
+            moment = datetime.fromisoformat(time.replace("Z", "+00:00").replace("z", "+00:00"))
+        except ValueError:
+            raise RejectedError(
+                Reason.BAD_TIME, f"time must be RFC 3339 or seconds since 1970, got {time!r:.60}"
+            ) from None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=timezone.utc)
+        return round(moment.timestamp() * 1000)
+    if not abs(time) < 2**53:
+        raise RejectedError(Reason.BAD_TIME, f"time must be seconds since 1970, got {time!r}")
+    return round(time * 1000)

@@ -1,0 +1,60 @@
+"""The pane sketch on the wire: a small JSON header that says what it counts, and the accumulators.
+
+Layout: 4 bytes magic ``ATSK``, uint8 version, uint32 length of the header, the header, the body (the
+accumulators' own versioned bytes). A sketch is cumulative: of two with one key, the one that
+counts up to the higher offset replaces the other.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from attributary.schemas.errors import Reason, RejectedError
+
+_HEAD = struct.Struct("<4sBI")
+_MAGIC = b"ATSK"
+_VERSION = 1
+
+
+class SketchHeader(msgspec.Struct, frozen=True):
+    """What a sketch counts. Times are milliseconds since the epoch; ``upto`` is exclusive."""
+
+    model: str
+    topic: str
+    partition: int
+    block: int
+    pane: int
+    epoch: int
+    upto: int
+    rows: int
+
+    @property
+    def key(self) -> bytes:
+        """Kafka key: one record per (model, source partition, block, pane) survives compaction."""
+        return f"s|{self.topic}|{self.partition}|{self.block}|{self.pane}|{self.model}".encode()
+
+
+_header_decoder = msgspec.json.Decoder(SketchHeader)
+
+
+def encode_sketch(header: SketchHeader, body: bytes) -> bytes:
+    """Return header and body as one value."""
+    head = msgspec.json.encode(header)
+    return b"".join((_HEAD.pack(_MAGIC, _VERSION, len(head)), head, body))
+
+
+def decode_sketch(data: bytes) -> tuple[SketchHeader, bytes]:
+    """Return header and body; RejectedError where the bytes are not a sketch of this version."""
+    try:
+        magic, version, length = _HEAD.unpack_from(data)
+        if magic != _MAGIC or version > _VERSION:
+            raise RejectedError(
+                Reason.NOT_DECODABLE,
+                f"expected a sketch ({_MAGIC!r}, version up to {_VERSION}), got {magic!r} {version}",
+            )
+        start = _HEAD.size
+        return _header_decoder.decode(data[start : start + length]), data[start + length :]
+    except (struct.error, msgspec.MsgspecError) as error:
+        raise RejectedError(Reason.NOT_DECODABLE, f"not a sketch: {error}") from None

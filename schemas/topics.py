@@ -1,0 +1,31 @@
+"""Names of the topics: a prefix and a role; every one can be set to another name."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+DEFAULT_PREFIX = "attributary."
+
+
+class Topics(BaseModel):
+    """Topic names by role."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rows: str = "attributary.rows"
+    models: str = "attributary.models"
+    grids: str = "attributary.grids"
+    sketches: str = "attributary.sketches"
+    attributions: str = "attributary.attributions"
+    drift: str = "attributary.drift"
+    dead_letters: str = "attributary.dead-letters"
+
+    @classmethod
+    def with_prefix(cls, prefix: str) -> Topics:
+        """Return the default names under another prefix, such as ``team-a.``."""
+        return cls(
+            **{
+                role: prefix + field.default.removeprefix(DEFAULT_PREFIX)
+                for role, field in cls.model_fields.items()
+            }
+        )

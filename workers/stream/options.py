@@ -1,0 +1,57 @@
+"""Options of the stream workers. The service builds them once, from environment and file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Seconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class IngestOptions(BaseModel):
+    """Rows to sketches. The first four decide what a block and its sketches are: set them alike
+    on every worker that reads one topic, or replays differ."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    block_offsets: Count = Field(default=8192, description="A block starts at every multiple.")
+    block_seconds: Seconds = Field(
+        default=600.0, description="A block also starts where the broker's clock enters a new one."
+    )
+    max_future_seconds: Seconds = Field(
+        default=3600.0, description="Rows further ahead of the broker's clock are dead letters."
+    )
+    compression: Annotated[int, Field(ge=200, le=2000)] = Field(
+        default=200, description="Size of the t-digests: at most about this many centroids."
+    )
+    flush_seconds: Seconds = Field(default=1.0, description="How often changed sketches are sent.")
+    grid_rows: Count = Field(
+        default=1024, description="Rows that a grid without baseline waits for."
+    )
+    grid_wait_seconds: Seconds = Field(
+        default=3.0, description="A slower stream's grid is taken from the rows of this time."
+    )
+    max_columns: Count = Field(default=2000, description="Columns of a model, levels counted.")
+    max_levels: Count = Field(
+        default=200, description="Levels of a categorical; more are '(other)'."
+    )
+    max_outputs: Count = 100
+    max_models: Count = Field(default=1000, description="Models of one worker; more are rejected.")
+    max_message_bytes: Count = Field(default=8 * 2**20, description="Larger messages are rejected.")
+    max_message_rows: Count = 100_000
+
+
+class MergeOptions(BaseModel):
+    """Sketches to attributions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    publish_seconds: Seconds = Field(default=1.0, description="How often results are published.")
+    idle_seconds: Seconds = Field(
+        default=30.0, description="A partition without new rows this long no longer holds back."
+    )
+    profile_features: Annotated[int, Field(ge=0)] = Field(
+        default=50, description="Dependence profiles are published for this many top features."
+    )
