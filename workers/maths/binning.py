@@ -1,0 +1,65 @@
+"""Which cell a value falls in, and the scale-free units that cells are kept in."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+#: Standardised values are clipped here, so that x²y² summed over 2⁶³ rows still is a float64.
+LARGEST = 2.0**240
+#: Exponents of the units stay where neither the unit nor its inverse overflows.
+_EXPONENT = 1000
+
+
+def assign(columns: Floats, edges: Floats) -> npt.NDArray[np.uint8]:
+    """Return the cell of every value: the number of edges strictly below it.
+
+    ``columns`` (d, n), ``edges`` (d, K - 1) non-decreasing, K <= 256. Cell k is (edge k-1, edge k],
+    closed above, so that an atom on an edge ends its cell. Repeated edges leave empty cells.
+    NaN falls in cell 0 and must be masked by the caller.
+
+    K - 1 vectorised comparisons beat a binary search per column six times at K = 16.
+    """
+    cells = np.zeros(columns.shape, dtype=np.uint8)
+    for k in range(edges.shape[1]):
+        cells += (columns > edges[:, k : k + 1]).view(np.uint8)
+    return cells
+
+
+def midhinge_of_edges(edges: Floats) -> Floats:
+    """Return (Q.25 + Q.75) / 2 per row of ``edges`` (d, K - 1), the quantiles 1/K ... (K-1)/K."""
+    count = edges.shape[1]
+    at = np.array([0.25, 0.75]) * (count + 1) - 1.0
+    below = np.clip(np.floor(at).astype(int), 0, count - 1)
+    above = np.minimum(below + 1, count - 1)
+    share = np.clip(at - below, 0.0, 1.0)
+    halves = edges / 2.0
+    middle: Floats = (halves[:, below] * (1.0 - share) + halves[:, above] * share).sum(axis=1)
+    return middle
+
+
+def units_of_edges(edges: Floats) -> Floats:
+    """Return a power of two per row of ``edges``, near the spread of that row.
+
+    Powers of two scale without rounding. A row without spread takes its magnitude, or 1.
+    """
+    half_spread = edges[:, -1] / 2.0 - edges[:, 0] / 2.0
+    size = np.where(half_spread > 0.0, half_spread, np.abs(edges[:, 0]))
+    exponent = np.where(size > 0.0, np.frexp(size)[1], 0)
+    unit: Floats = np.ldexp(1.0, np.clip(exponent, -_EXPONENT, _EXPONENT))
+    return unit
+
+
+def standardise(columns: Floats, reference: Floats, unit: Floats) -> Floats:
+    """Return (columns - reference) / unit, clipped to +-LARGEST; reference and unit broadcast.
+
+    Both terms are scaled before the subtraction: exact for powers of two, and 1e308 - (-1e308)
+    does not overflow. Infinities are clipped as well; NaN stays.
+    """
+    inverse = 1.0 / unit
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = columns * inverse
+        values -= reference * inverse
+        return np.clip(values, -LARGEST, LARGEST, out=values)

@@ -1,0 +1,56 @@
+"""The sums that a score and its error are made of, from a batch or from a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CirSums:
+    """Sums over rows of p = x̃ỹ about one centre, every one (c, d).
+
+    In standard units: multiply N and D by x_unit · y_unit, the error sums by its square.
+    """
+
+    N: Floats
+    """Σ w p"""
+    D: Floats
+    """Σ w |p|"""
+    square: Floats
+    """Σ w² p²"""
+    signed: Floats
+    """Σ w² p|p|"""
+    x_unit: Floats
+    """(d,) powers of two"""
+    y_unit: Floats
+    """(c,) powers of two"""
+
+    def __add__(self, other: CirSums) -> CirSums:
+        """Return the sums over both sets of rows, in the larger units of the two."""
+        x_unit = np.maximum(self.x_unit, other.x_unit)
+        y_unit = np.maximum(self.y_unit, other.y_unit)
+        mine, its = self._in_units(x_unit, y_unit), other._in_units(x_unit, y_unit)
+        return CirSums(
+            mine.N + its.N,
+            mine.D + its.D,
+            mine.square + its.square,
+            mine.signed + its.signed,
+            x_unit,
+            y_unit,
+        )
+
+    def _in_units(self, x_unit: Floats, y_unit: Floats) -> CirSums:
+        factor = (self.y_unit / y_unit)[:, None] * (self.x_unit / x_unit)
+        return CirSums(
+            self.N * factor,
+            self.D * factor,
+            self.square * factor**2,
+            self.signed * factor**2,
+            x_unit,
+            y_unit,
+        )
