@@ -28,15 +28,22 @@ def assign(columns: Floats, edges: Floats) -> npt.NDArray[np.uint8]:
     return cells
 
 
-def midhinge_of_edges(edges: Floats) -> Floats:
-    """Return (Q.25 + Q.75) / 2 per row of ``edges`` (d, K - 1), the quantiles 1/K ... (K-1)/K."""
+def hinges_of_edges(edges: Floats) -> Floats:
+    """Return Q.25 and Q.75 (2, d) of columns whose quantiles 1/K ... (K-1)/K are ``edges``."""
     count = edges.shape[1]
     at = np.array([0.25, 0.75]) * (count + 1) - 1.0
     below = np.clip(np.floor(at).astype(int), 0, count - 1)
     above = np.minimum(below + 1, count - 1)
     share = np.clip(at - below, 0.0, 1.0)
-    halves = edges / 2.0
-    middle: Floats = (halves[:, below] * (1.0 - share) + halves[:, above] * share).sum(axis=1)
+    low, high = edges[:, below], edges[:, above]
+    hinges: Floats = np.where(low == high, low, low * (1.0 - share) + high * share).T
+    return hinges
+
+
+def midhinge_of_edges(edges: Floats) -> Floats:
+    """Return (Q.25 + Q.75) / 2 of the same columns (d,), halved first against overflow."""
+    low, high = hinges_of_edges(edges)
+    middle: Floats = low / 2.0 + high / 2.0
     return middle
 
 

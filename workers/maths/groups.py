@@ -22,8 +22,9 @@ from attributary.workers.maths.sums import CirSums
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-Groups = Mapping[str, Sequence[int]]
+Groups = Mapping[str, Sequence[int] | Integers]
 Scale = Literal["none", "iqr"]
+SCALES: tuple[Scale, ...] = ("none", "iqr")
 
 
 def checked_groups(groups: Groups | None, columns: int) -> dict[str, Integers]:
@@ -77,23 +78,26 @@ def block_estimates(
 
     The sums of single features do not tell how far the members of a block coincide in one row.
     With A± the part of a row's mass that is aligned or not, Σw²(A±_G)² <= (Σ_j ‖A±_j‖)²
-    (Minkowski); ``overlap`` {name: (c, 2)} gives the measured ratio Σw²(A±_G)² / Σ_j Σw²(A±_j)²
-    instead, 1 for columns that exclude each other, such as the levels of a categorical feature.
+    (Minkowski) and Σw²A+A- >= 0 bound the variance. ``overlap`` {name: (c, 3)} gives the measured
+    ratios Σw²(A±_G)² / Σ_j Σw²(A±_j)² and the cosine of A+ and A- instead.
     """
     found: dict[str, Estimate] = {}
     for name, members in groups.items():
         factor = member_factors(members, sums.x_unit, iqr, scale)
         N, D = (part[:, members] @ factor for part in (sums.N, sums.D))
+        known = None if overlap is None else overlap.get(name)
         parts = []
         for at, sign in enumerate((1.0, -1.0)):
             each = (sums.square[:, members] + sign * sums.signed[:, members]) / 2.0
             each = np.maximum(each, 0.0) * factor**2
-            if overlap is not None and name in overlap:
-                parts.append(each.sum(axis=1) * overlap[name][:, at])
-            else:
-                parts.append(np.sqrt(each).sum(axis=1) ** 2)
-        both, difference = parts[0] + parts[1], parts[0] - parts[1]
-        found[name] = estimate(N, D, both, difference, both)
+            bound = np.sqrt(each).sum(axis=1) ** 2
+            parts.append(bound if known is None else each.sum(axis=1) * known[:, at])
+        aligned, against = parts
+        both = np.zeros_like(N)
+        if known is not None:
+            both = known[:, 2] * np.sqrt(aligned) * np.sqrt(against)
+        total = aligned + against
+        found[name] = estimate(N, D, total - 2.0 * both, aligned - against, total + 2.0 * both)
     return found
 
 

@@ -1,0 +1,315 @@
+"""Everything that is kept of one pane of one model: the sketch that travels and is merged."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from attributary.workers.maths.block_overlap import BlockOverlap
+from attributary.workers.maths.comovement import CoMovement
+from attributary.workers.maths.grid import Grid
+from attributary.workers.maths.groups import Groups
+from attributary.workers.maths.sample import RowSample
+from attributary.workers.maths.tdigest import TDigests
+from attributary.workers.maths.wire import IncompatibleStateError, pack, unpack
+
+Floats = npt.NDArray[np.float64]
+
+_MAGIC = b"PANE"
+_VERSION = 1
+#: Rows are reduced this many at a time, however they arrive, so that the sums of a row sequence
+#: do not depend, not by a bit, on how it was polled.
+REDUCED_ROWS = 1024
+
+
+class PaneState(NamedTuple):
+    """The accumulators of a pane with every row reduced. To read, not to change."""
+
+    x_digests: TDigests
+    y_digests: TDigests
+    comovement: CoMovement
+    overlap: BlockOverlap
+    sample: RowSample | None
+
+
+class PaneSketch:
+    """Accumulators of one pane on one grid epoch; a function of its row sequence alone.
+
+    ``compression`` of the t-digests; ``sample_size`` rows are kept by the bottom-k rule on their
+    hashes, none for 0. ``blocks`` {name: columns} are the groups whose scores need a sharp error
+    (see ``block_overlap``); other groups can still be scored, with wider intervals.
+
+    >>> import numpy as np
+    >>> grid = Grid.from_rows(np.arange(9.0)[:, None], np.arange(9.0)[:, None], cells=4)
+    >>> pane = PaneSketch(grid)
+    >>> pane.update(np.array([[1.0], [np.nan]]), np.array([[2.0], [3.0]]))
+    >>> pane.rows, pane.x_digests.nan_count.tolist()
+    (2, [1])
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        *,
+        compression: int = 200,
+        sample_size: int = 0,
+        blocks: Groups | None = None,
+    ) -> None:
+        self.grid = grid
+        self.compression = compression
+        self.sample_size = sample_size
+        #: Rows added; those of weight 0 count here and change nothing else.
+        self.rows = 0
+        self._weight = 0.0
+        comovement = grid.comovement()
+        self._reduced = PaneState(
+            TDigests(grid.columns, compression),
+            TDigests(grid.outputs, compression),
+            comovement,
+            BlockOverlap(comovement, blocks),
+            RowSample(sample_size, grid.columns, grid.outputs) if sample_size else None,
+        )
+        self._settled: PaneState | None = None
+        self._filled = 0
+        # Allocated when the first rows arrive.
+        self._waiting: _Waiting | None = None
+
+    def update(
+        self,
+        X: npt.ArrayLike,
+        Y: npt.ArrayLike,
+        weights: npt.ArrayLike | None = None,
+        hashes: npt.NDArray[np.uint64] | None = None,
+        event_times: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """Add rows ``X`` (n, d), ``Y`` (n, c), ``weights`` (n,) finite and >= 0, default 1.
+
+        ``hashes`` (n,) of the row ids and ``event_times`` (n,) in milliseconds are needed where
+        rows are sampled. NaN and infinite values are data: counted, and left out of what they
+        would spoil. Raises ValueError for shapes that do not fit.
+        """
+        x, y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
+        n = x.shape[0] if x.ndim else 0
+        if x.shape != (n, self.grid.columns) or y.shape != (n, self.grid.outputs):
+            raise ValueError(
+                f"expected X (n, {self.grid.columns}) and Y (n, {self.grid.outputs}), "
+                f"got {x.shape} and {y.shape}"
+            )
+        w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+        if w.shape != (n,) or not (np.isfinite(w).all() and (w >= 0.0).all()):
+            raise ValueError(f"weights must be {n} finite numbers >= 0, one for each row")
+        marks, times = self._labels(n, hashes, event_times)
+        self.rows += n
+        if not w.all():
+            kept = w > 0.0
+            x, y, w, marks, times = x[kept], y[kept], w[kept], marks[kept], times[kept]
+        self._enqueue(_Waiting(x, y, w, marks, times))
+
+    def _labels(
+        self,
+        n: int,
+        hashes: npt.NDArray[np.uint64] | None,
+        event_times: npt.NDArray[np.int64] | None,
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        if not self.sample_size:
+            return np.zeros(n, dtype=np.uint64), np.zeros(n, dtype=np.int64)
+        if hashes is None or event_times is None:
+            raise ValueError(
+                "a pane that samples rows needs the hashes and event_times of its rows"
+            )
+        marks, times = np.asarray(hashes, np.uint64), np.asarray(event_times, np.int64)
+        if marks.shape != (n,) or times.shape != (n,):
+            raise ValueError(f"expected {n} hashes and event_times: {marks.shape}, {times.shape}")
+        return marks, times
+
+    def _enqueue(self, rows: _Waiting) -> None:
+        at, n = 0, rows.x.shape[0]
+        while at < n:
+            self._settled = None
+            stop = min(at + REDUCED_ROWS - self._filled, n)
+            part = rows.part(at, stop)
+            at = stop
+            if part.x.shape[0] == REDUCED_ROWS:
+                self._absorb(part)
+                continue
+            if self._waiting is None:
+                self._waiting = _Waiting.empty(self.grid.columns, self.grid.outputs)
+            self._waiting.put(self._filled, part)
+            self._filled += part.x.shape[0]
+            if self._filled == REDUCED_ROWS:
+                self._filled = 0
+                self._absorb(self._waiting)
+
+    def _absorb(self, rows: _Waiting) -> None:
+        self._reduce(self._reduced, rows)
+        self._weight += float(rows.weights.sum())
+
+    @property
+    def weight(self) -> float:
+        """Total weight of the rows."""
+        if not self._filled or self._waiting is None:
+            return self._weight
+        return self._weight + float(self._waiting.weights[: self._filled].sum())
+
+    @staticmethod
+    def _reduce(state: PaneState, rows: _Waiting) -> None:
+        # Decided by the values, not by whether weights were given: ones are no weights.
+        weights = None if (rows.weights == 1.0).all() else rows.weights
+        state.x_digests.update(rows.x, weights)
+        state.y_digests.update(rows.y, weights)
+        state.comovement.update(rows.x, rows.y, weights)
+        state.overlap.update(state.comovement, rows.x, rows.y, weights)
+        if state.sample is not None:
+            state.sample.update(rows.hashes, rows.x, rows.y, rows.times)
+
+    def state(self) -> PaneState:
+        """Return the accumulators with the rows that wait reduced, in a copy where any do."""
+        if not self._filled or self._waiting is None:
+            return self._reduced
+        if self._settled is None:
+            settled = _copied(self._reduced)
+            self._reduce(settled, self._waiting.part(0, self._filled))
+            self._settled = settled
+        return self._settled
+
+    @property
+    def x_digests(self) -> TDigests:
+        """Digests of the features, with their NaN and infinity counts."""
+        return self.state().x_digests
+
+    @property
+    def y_digests(self) -> TDigests:
+        """Digests of the outputs."""
+        return self.state().y_digests
+
+    @property
+    def comovement(self) -> CoMovement:
+        """Cells and error sums on the grid of the epoch."""
+        return self.state().comovement
+
+    @property
+    def sample(self) -> RowSample | None:
+        """The sampled rows, None where ``sample_size`` is 0."""
+        return self.state().sample
+
+    def merge(self, other: PaneSketch) -> None:
+        """Add the rows of another sketch on the same grid; ValueError where they do not fit.
+
+        A merge reduces the rows that wait: what is added afterwards starts a new block of rows.
+        """
+        if self.grid != other.grid or self.sample_size != other.sample_size:
+            raise ValueError(
+                f"cannot merge a pane of epoch {other.grid.epoch} and {other.sample_size} sampled "
+                f"rows into one of epoch {self.grid.epoch} and {self.sample_size}"
+            )
+        mine, its = _copied(self.state()), other.state()
+        mine.x_digests.merge(its.x_digests)
+        mine.y_digests.merge(its.y_digests)
+        mine.comovement.merge(its.comovement)
+        mine.overlap.merge(its.overlap)
+        if mine.sample is not None and its.sample is not None:
+            mine.sample.merge(its.sample)
+        self._weight = self.weight + other.weight
+        self._reduced, self._settled, self._filled = mine, None, 0
+        self.rows += other.rows
+
+    def to_bytes(self, dtype: npt.DTypeLike = np.float32) -> bytes:
+        """Return the pane as bytes, sums in ``dtype``; the waiting rows stay as they are."""
+        state = self.state()
+        head = [self.grid.epoch, self.rows, self.compression, self.sample_size]
+        parts = [
+            state.comovement.to_bytes(dtype),
+            state.x_digests.to_bytes(),
+            state.y_digests.to_bytes(),
+            state.overlap.to_bytes() if state.overlap.blocks else b"",
+            b"" if state.sample is None else state.sample.to_bytes(),
+        ]
+        arrays = [np.frombuffer(part, dtype=np.uint8) for part in parts]
+        return pack(
+            _MAGIC, _VERSION, [np.array(head, dtype=np.int64), np.array([self.weight]), *arrays]
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> PaneSketch:
+        """Return the pane that ``to_bytes`` wrote, sums in float64.
+
+        Raises IncompatibleStateError for bytes that are foreign, newer, damaged or inconsistent.
+        """
+        try:
+            head, weight, *parts = unpack(data, _MAGIC, _VERSION)
+            epoch, rows, compression, sample_size = (int(value) for value in head)
+            cells, x_digests, y_digests, overlap, sample = (part.tobytes() for part in parts)
+            comovement = CoMovement.from_bytes(cells)
+            made = cls(
+                Grid(
+                    epoch,
+                    comovement.x_edges,
+                    comovement.y_edges,
+                    comovement.x_reference,
+                    comovement.y_reference,
+                ),
+                compression=compression,
+                sample_size=sample_size,
+            )
+            made._reduced = PaneState(
+                TDigests.from_bytes(x_digests),
+                TDigests.from_bytes(y_digests),
+                comovement,
+                BlockOverlap.from_bytes(overlap, comovement)
+                if overlap
+                else BlockOverlap(comovement, None),
+                RowSample.from_bytes(sample) if sample_size else None,
+            )
+            made.rows, made._weight = rows, float(weight.item())
+        except IncompatibleStateError:
+            raise
+        except ValueError as error:
+            raise IncompatibleStateError(f"these are not a pane's bytes: {error}") from None
+        if (made.x_digests.columns, made.y_digests.columns) != (
+            comovement.columns,
+            comovement.outputs,
+        ):
+            raise IncompatibleStateError("the digests and cells of a pane differ in their columns")
+        return made
+
+
+class _Waiting(NamedTuple):
+    """Rows in order: x (n, d), y (n, c), weights, hashes and times (n,)."""
+
+    x: Floats
+    y: Floats
+    weights: Floats
+    hashes: npt.NDArray[np.uint64]
+    times: npt.NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, columns: int, outputs: int) -> _Waiting:
+        n = REDUCED_ROWS
+        return cls(
+            np.empty((n, columns)),
+            np.empty((n, outputs)),
+            np.empty(n),
+            np.empty(n, dtype=np.uint64),
+            np.empty(n, dtype=np.int64),
+        )
+
+    def part(self, start: int, stop: int) -> _Waiting:
+        at = slice(start, stop)
+        return _Waiting(self.x[at], self.y[at], self.weights[at], self.hashes[at], self.times[at])
+
+    def put(self, at: int, rows: _Waiting) -> None:
+        for mine, its in zip(self, rows, strict=True):
+            mine[at : at + its.shape[0]] = its
+
+
+def _copied(state: PaneState) -> PaneState:
+    comovement = state.comovement.copy()
+    return PaneState(
+        state.x_digests.copy(),
+        state.y_digests.copy(),
+        comovement,
+        state.overlap.scaled(1.0, comovement),
+        None if state.sample is None else state.sample.copy(),
+    )
