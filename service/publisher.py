@@ -1,0 +1,342 @@
+"""The publisher: three lines in a serving process that never block, slow down or break its model."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import functools
+import logging
+import math
+import multiprocessing
+import os
+import threading
+import time as clock
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from attributary.schemas.connection import Connection
+from attributary.schemas.errors import ConfigurationError, Reason, RejectedError
+from attributary.schemas.topics import Topics
+from attributary.service.address import connection_of
+from attributary.service.outbox import Outbox
+from attributary.service.row_encoder import RowEncoder
+from attributary.service.sender import Sender
+
+logger = logging.getLogger("attributary.publisher")
+
+_LOG_SECONDS = 60.0
+_JOIN_SECONDS = 3.0
+
+
+class Publisher:
+    """Publishes (features, outputs) rows from any thread, process or event loop.
+
+    ::
+
+        publisher = Publisher("broker:9092", model="churn")
+        ...
+        publisher.publish({"age": 41, "plan": "pro"}, 0.73)     # beside model.predict
+
+    ``publish`` turns the row into bytes and puts it into a bounded buffer; a background thread with its
+    own connection does the rest, so a call takes microseconds and raises nothing. Where the buffer is full
+    the row is dropped and counted; while the broker is away rows wait and are sent later, logged once. Rows
+    without a ``time`` happen when ``publish`` is called, whenever they arrive.
+
+    Messages have no key: rows spread evenly over the partitions, and no result depends on where a row
+    lies. Delivery is at least once: a row is repeated only where the broker took it and could not say so.
+
+    ``await publisher.aflush()`` and ``async with`` serve asyncio; everything else is the same there. A forked
+    child starts with an empty buffer and a thread of its own. At interpreter exit the buffer is flushed
+    for at most ``exit_timeout`` seconds.
+
+    ``strict=True`` is for tests and development: bad rows raise RejectedError.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Connection = "localhost:9092",
+        *,
+        model: str | None = None,
+        topic: str = Topics().rows,
+        feature_names: Sequence[str] | None = None,
+        output_names: Sequence[str] | None = None,
+        strict: bool = False,
+        max_rows: int = 100_000,
+        max_bytes: int = 64 * 2**20,
+        linger_seconds: float = 0.05,
+        exit_timeout: float = 5.0,
+    ) -> None:
+        """Check the arguments (ConfigurationError); the connection is made with the first row."""
+        self._connection = connection_of(bootstrap)
+        try:
+            self._encoder = RowEncoder(model, feature_names, output_names)
+        except RejectedError as error:
+            raise ConfigurationError(str(error)) from None
+        if max_rows < 1 or max_bytes < 1 or linger_seconds < 0:
+            raise ConfigurationError(
+                "max_rows and max_bytes must be at least 1, linger_seconds at least 0; got "
+                f"{max_rows}, {max_bytes}, {linger_seconds}"
+            )
+        self._topic = topic
+        self._strict = strict
+        self._bounds = (max_rows, max_bytes)
+        self._linger = linger_seconds
+        self._exit_timeout = exit_timeout
+        self._closed = False
+        self._logged: dict[str, float] = {}
+        self._reset()
+        _living.add(self)
+        _register_fork_hook()
+        atexit.register(self._at_exit)
+
+    def _reset(self) -> None:
+        """Start with an empty buffer and no thread: at first, and in a forked child."""
+        self._starting = threading.Lock()
+        self._sender: Sender | None = None
+        self._outbox = Outbox(
+            max_rows=self._bounds[0], max_bytes=self._bounds[1], on_filled=self._filled
+        )
+
+    @property
+    def published(self) -> int:
+        """Rows that the broker has acknowledged."""
+        return self._outbox.published
+
+    @property
+    def pending(self) -> int:
+        """Rows in the buffer or on their way."""
+        return self._outbox.pending
+
+    @property
+    def dropped(self) -> int:
+        """Rows lost because the buffer was full, the publisher closed, or the process ended first."""
+        return self._outbox.dropped + self._outbox.abandoned
+
+    @property
+    def invalid(self) -> int:
+        """Rows that could not be encoded."""
+        return self._outbox.invalid
+
+    @property
+    def failed(self) -> int:
+        """Rows that the broker refused for good."""
+        return self._outbox.failed
+
+    def publish(
+        self,
+        features: Any,
+        outputs: Any,
+        *,
+        id: str | int | None = None,  # noqa: A002 - the row's own field name
+        time: Any = None,
+        weight: float | None = None,
+        model: str | None = None,
+    ) -> bool:
+        """Queue one row; return whether it is in the buffer. Neither blocks nor raises.
+
+        ``features``: a mapping (dict, pandas Series) of numbers, booleans, strings and None, or a vector
+        in the order of ``feature_names``. ``outputs``: a number, a vector or a mapping: values, margins or
+        logits. ``time``: an aware datetime, seconds since 1970 or RFC 3339. ``weight``: above 0.
+        """
+        try:
+            row = self._encoder.encode(
+                features, outputs, id=id, time=time, weight=weight, model=model
+            )
+        except Exception as error:
+            return self._refuse(error, 1)
+        return self._put(row)
+
+    def publish_batch(
+        self,
+        features: Any,
+        outputs: Any,
+        *,
+        ids: Any = None,
+        times: Any = None,
+        weights: Any = None,
+        model: str | None = None,
+    ) -> int:
+        """Queue many rows; return how many are in the buffer. Neither blocks nor raises.
+
+        ``features``: (n, d) in the order of ``feature_names``, or a data frame or mapping of columns;
+        ``outputs`` (n,) or (n, c); the others (n,) or None. A bad row leaves the others alone.
+        """
+        queued = seen = 0
+        try:
+            for row in self._encoder.encode_batch(
+                features, outputs, ids=ids, times=times, weights=weights, model=model
+            ):
+                seen += 1
+                queued += self._put(row) if isinstance(row, bytes) else self._refuse(row, 1)
+        except Exception as error:
+            self._refuse(error, max(_length(outputs) - seen, 1))
+        return queued
+
+    def publish_message(
+        self, value: bytes, rows: int, content_type: str, *, wait: float = 0.0
+    ) -> bool:
+        """Queue a message of ``rows`` encoded rows, waiting up to ``wait`` seconds for room."""
+        if wait > 0:
+            self._await(self._outbox.room(rows, len(value)), wait)
+        return self._enter(rows, lambda: self._outbox.add_message(value, rows, content_type))
+
+    def flush(self, timeout: float = 10.0) -> bool:
+        """Wait until every row queued so far is settled; return whether that was in time.
+
+        Settled rows are acknowledged (``published``) or refused by the broker (``failed``).
+        """
+        return self._await(self._draining(), timeout)
+
+    async def aflush(self, timeout: float = 10.0) -> bool:
+        """Like ``flush``, for asyncio: other tasks go on meanwhile."""
+        future = self._draining()
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), timeout)
+        except asyncio.TimeoutError:
+            return False
+        finally:
+            self._outbox.forget(future)
+
+    def close(self, timeout: float = 10.0) -> bool:
+        """Flush, then end the thread; later rows are dropped. Return whether every row was settled."""
+        self._closed = True
+        in_time = self.flush(timeout)
+        self._end()
+        return in_time
+
+    async def aclose(self, timeout: float = 10.0) -> bool:
+        """Like ``close``, for asyncio."""
+        self._closed = True
+        in_time = await self.aflush(timeout)
+        await asyncio.to_thread(self._end)
+        return in_time
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Publisher:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _put(self, row: bytes) -> bool:
+        return self._enter(1, lambda: self._outbox.add_row(row))
+
+    def _enter(self, rows: int, add: Callable[[], bool]) -> bool:
+        """Put rows into the outbox; see that somebody sends them."""
+        if self._closed:
+            self._outbox.count_dropped(rows)
+            self._say("closed", "the publisher is closed: rows are dropped")
+            return False
+        if not add():
+            self._say("full", "the buffer is full: %d rows dropped so far", self.dropped)
+            return False
+        return True
+
+    def _filled(self) -> None:
+        """The outbox is no longer empty: wake the thread, or start it with the first row."""
+        sender = self._sender
+        if sender is not None:
+            sender.wake()
+            return
+        try:
+            with self._starting:
+                if self._sender is None and not self._closed:
+                    self._sender = Sender(
+                        self._outbox,
+                        self._connection,
+                        self._topic,
+                        model=self._encoder.model,
+                        linger_seconds=self._linger,
+                    )
+                    _finish_with_process(self._at_exit)
+        except (RuntimeError, OSError) as error:  # no more threads or descriptors
+            self._say("thread", "cannot start the publisher's thread: %s", error)
+
+    def _refuse(self, error: Exception, rows: int) -> bool:
+        """Count rows that cannot be encoded, and say so, at most once a minute for each reason."""
+        self._outbox.count_invalid(rows)
+        if self._strict:
+            if isinstance(error, RejectedError):
+                raise error
+            raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error!r}") from error
+        reason = error.reason.value if isinstance(error, RejectedError) else type(error).__name__
+        self._say(reason, "row not published (%s): %s; %d so far", reason, error, self.invalid)
+        return False
+
+    def _say(self, kind: str, message: str, *values: object) -> None:
+        now = clock.monotonic()
+        if now - self._logged.get(kind, -math.inf) >= _LOG_SECONDS:
+            self._logged[kind] = now
+            logger.warning(message, *values)
+
+    def _draining(self) -> Future[bool]:
+        future = self._outbox.drained()
+        if self._sender is not None:
+            self._sender.hurry()
+        return future
+
+    def _await(self, future: Future[bool], timeout: float) -> bool:
+        try:
+            return future.result(timeout)
+        except (TimeoutError, concurrent.futures.TimeoutError):
+            return False
+        finally:
+            self._outbox.forget(future)
+
+    def _end(self) -> None:
+        atexit.unregister(self._at_exit)
+        with self._starting:
+            sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.stop(_JOIN_SECONDS)
+        rows = self._outbox.abandon()
+        if rows:
+            logger.warning("%d rows were not acknowledged in time and are dropped", rows)
+
+    def _at_exit(self) -> None:
+        self.close(self._exit_timeout)
+
+    def _forked(self) -> None:
+        """In a child: forget the parent's rows and thread, without touching what both share."""
+        _parents.append((self._sender, self._outbox))
+        self._reset()
+
+
+_living: weakref.WeakSet[Publisher] = weakref.WeakSet()
+_parents: list[object] = []
+"""Senders of the parent process. Collecting one in a child would close an event loop there, and with it
+unregister the parent's descriptors from the epoll instance that both processes share."""
+
+
+@functools.cache
+def _register_fork_hook() -> None:
+    def forked() -> None:
+        for publisher in list(_living):
+            publisher._forked()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=forked)
+
+
+def _finish_with_process(close: Callable[[], None]) -> None:
+    """Close at the end of a multiprocessing child: one that was forked skips atexit."""
+    if multiprocessing.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, close, exitpriority=10)
+
+
+def _length(values: Any) -> int:
+    """Return how many rows a refused batch had, as far as that can be told."""
+    try:
+        return len(values)
+    except TypeError:
+        return 1

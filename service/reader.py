@@ -1,0 +1,125 @@
+"""Records of some topics as they come, outside any consumer group."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError, KafkaError
+
+from attributary.schemas.connection import Connection
+from attributary.schemas.errors import BrokerError
+
+_FETCH_BYTES = 8 * 2**20
+_POLL_MS = 200
+
+
+class Reader:
+    """Reads topics from their end, or from their beginning; every reader sees every record.
+
+    ``follow=False`` ends at what was there when it started. Nothing is committed.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        topics: Sequence[str],
+        *,
+        from_beginning: bool = False,
+        follow: bool = True,
+    ) -> None:
+        self._connection = connection
+        self._topics = tuple(topics)
+        self._from_beginning = from_beginning
+        self._follow = follow
+        self._consumer: AIOKafkaConsumer | None = None
+        self._ends: dict[TopicPartition, int] = {}
+
+    async def start(self) -> None:
+        """Connect and fix where reading begins; BrokerError: no broker there, or a topic missing."""
+        # Partitions that are added later are read from their start: nothing in them was there before.
+        consumer = AIOKafkaConsumer(
+            **self._connection.client_arguments(),
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            max_partition_fetch_bytes=_FETCH_BYTES,
+        )
+        try:
+            await consumer.start()
+            # Lists what exists: asking for a topic by name would make some brokers create it.
+            existing = await consumer.topics()
+            missing = [name for name in self._topics if name not in existing]
+            if missing:
+                raise BrokerError(
+                    f"the broker at {self._connection.bootstrap} has no topic "
+                    f"{' or '.join(map(repr, missing))}: run `attributary topics create`, "
+                    "or check the topics' prefix"
+                )
+            consumer.subscribe(self._topics)
+            partitions = await _assigned(consumer)
+            self._ends = dict(await consumer.end_offsets(partitions))
+            first = await consumer.beginning_offsets(partitions)
+            for partition, end in self._ends.items():
+                consumer.seek(partition, first[partition] if self._from_beginning else end)
+        except BaseException as error:
+            with contextlib.suppress(KafkaError, OSError):
+                await consumer.stop()
+            if isinstance(error, KafkaConnectionError):
+                raise BrokerError(
+                    f"no broker answers at {self._connection.bootstrap}: start one with "
+                    "`attributary up`, or name yours with --bootstrap host:port"
+                ) from None
+            if isinstance(error, KafkaError):
+                raise BrokerError(f"{self._connection.bootstrap}: {error}") from None
+            raise
+        self._consumer = consumer
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await consumer.stop()
+
+    async def read(self, limit: int = 500) -> list[ConsumerRecord] | None:
+        """Return the next records, waiting for some; None at the end, or once stopped.
+
+        Cancelling it loses nothing. BrokerError: the broker refuses to be read.
+        """
+        consumer = self._consumer
+        try:
+            while consumer is not None and not (await self._finished(consumer)):
+                found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=limit)
+                records = [
+                    record
+                    for partition, some in found.items()
+                    for record in some
+                    if self._follow or record.offset < self._ends[partition]
+                ]
+                if records:
+                    return records
+        except ConsumerStoppedError:
+            return None
+        except KafkaError as error:
+            raise BrokerError(f"reading from {self._connection.bootstrap}: {error}") from None
+        return None
+
+    async def _finished(self, consumer: AIOKafkaConsumer) -> bool:
+        """Whether every partition has been read to where it ended at the start. Positions tell:
+        the last record may be a marker that is never delivered."""
+        if self._follow:
+            return False
+        for partition, end in self._ends.items():
+            if end and await consumer.position(partition) < end:
+                return False
+        return True
+
+
+async def _assigned(consumer: AIOKafkaConsumer) -> list[TopicPartition]:
+    """Return the partitions that the consumer gives itself once it knows the topics."""
+    for _ in range(1000):  # aiokafka tells nobody outside a group: look, for up to 10 s
+        if consumer.assignment():
+            return list(consumer.assignment())
+        await asyncio.sleep(0.01)
+    raise BrokerError("the broker does not say which partitions the topics have")

@@ -1,0 +1,312 @@
+"""What a serving process has at hand (mappings, arrays, numpy scalars) as rows on the wire.
+
+A row becomes bytes inside the call: the caller may change its objects afterwards, a bad row is known
+at once, and the buffer's size is exact. It costs about 1 µs for 20 plain floats, 7 µs for 20 numpy scalars.
+"""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import repeat
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import numpy as np
+
+from attributary.schemas.errors import Reason, RejectedError
+from attributary.schemas.row import Row, event_time_ms, model_name
+
+_PLAIN = frozenset({float, int, bool, str, type(None)})
+MAX_ROW_BYTES = 900_000  # a message of one row stays below Kafka's default limit of 1 MiB
+
+
+class RowEncoder:
+    """Rows of one publisher: its model, and the names that arrays do not carry.
+
+    ``feature_names`` name the positions of array features, ``output_names`` those of the outputs
+    (without them a model's outputs go by position, in the card's order).
+    """
+
+    def __init__(
+        self,
+        model: str | None,
+        feature_names: Sequence[str] | None = None,
+        output_names: Sequence[str] | None = None,
+    ) -> None:
+        self.model = None if model is None else model_name(model)
+        self.feature_names = _names(feature_names, "feature_names")
+        self.output_names = _names(output_names, "output_names")
+        self._encoder = msgspec.json.Encoder()
+
+    def encode(
+        self,
+        features: Any,
+        outputs: Any,
+        *,
+        id: Any = None,  # noqa: A002 - the row's own field name
+        time: Any = None,
+        weight: Any = None,
+        model: str | None = None,
+    ) -> bytes:
+        """Return one row as JSON, ``time`` now where it is None.
+
+        A row that waits for a broker keeps the time at which it happened. RejectedError says what is
+        wrong with it.
+        """
+        return self._row(self._features(features), self._outputs(outputs), id, time, weight, model)
+
+    def encode_batch(
+        self,
+        features: Any,
+        outputs: Any,
+        *,
+        ids: Any = None,
+        times: Any = None,
+        weights: Any = None,
+        model: str | None = None,
+    ) -> Iterator[bytes | RejectedError]:
+        """Yield every row as JSON, or what is wrong with it.
+
+        ``features`` is (n, d) or a mapping (a data frame) of columns, ``outputs`` (n,), (n, c) or
+        a mapping of columns; RejectedError is raised, before the first row, where their lengths differ.
+        """
+        names, rows, count = self._columns(features)
+        if isinstance(outputs, Mapping):
+            columns = [_rows_of(column, count, "outputs") for column in outputs.values()]
+            out: Any = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
+        else:
+            out = _rows_of(outputs, count, "outputs")
+        listed = [
+            repeat(None, count) if given is None else _rows_of(given, count, what)
+            for given, what in ((ids, "ids"), (times, "times"), (weights, "weights"))
+        ]
+        return self._encoded(names, rows, out, *listed, model=model)
+
+    def _encoded(
+        self, names: tuple[str, ...], rows: Any, *others: Any, model: str | None
+    ) -> Iterator[bytes | RejectedError]:
+        for values, output, name, moment, weight in zip(rows, *others, strict=True):
+            try:
+                features = dict(zip(names, values, strict=True))
+                yield self._row(features, self._outputs(output), name, moment, weight, model)
+            except RejectedError as error:
+                yield error
+
+    def _row(
+        self, features: Any, outputs: Any, name: Any, time: Any, weight: Any, model: str | None
+    ) -> bytes:
+        if model is None:
+            if self.model is None:
+                raise RejectedError(
+                    Reason.NO_MODEL,
+                    "no model: Publisher(..., model='name') or publish(model='name')",
+                )
+        elif model == self.model:
+            model = None  # the message header names it
+        else:
+            model = model_name(model)
+        if not features:
+            raise RejectedError(Reason.FEATURES_MISSING, "the row has no features")
+        if not _PLAIN.issuperset(map(type, features.values())):
+            features = {key: _plain(value, key) for key, value in features.items()}
+        row = Row(
+            features=features,
+            outputs=outputs,
+            model=model,
+            id=None if name is None else _identity(name),
+            time=round(clock.time(), 3) if time is None else _seconds(time),
+            weight=1.0 if weight is None else _weight(weight),
+        )
+        try:
+            data = self._encoder.encode(row)
+        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+            raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
+        if len(data) > MAX_ROW_BYTES:
+            raise RejectedError(
+                Reason.TOO_LARGE, f"the row takes {len(data):,} bytes; at most {MAX_ROW_BYTES:,}"
+            )
+        return data
+
+    def _features(self, features: Any) -> dict[Any, Any]:
+        if type(features) is dict:
+            return features
+        if isinstance(features, Mapping) or hasattr(features, "keys"):
+            return dict(features)  # a pandas Series reads as a mapping too
+        names = self._named()
+        values = _one_row(features)
+        if len(values) != len(names):
+            raise RejectedError(
+                Reason.WRONG_TYPE, f"{len(values)} feature values for {len(names)} feature_names"
+            )
+        return dict(zip(names, values, strict=True))
+
+    def _outputs(self, outputs: Any) -> Any:
+        if isinstance(outputs, Mapping) or hasattr(outputs, "keys"):
+            return {name: _number(value) for name, value in dict(outputs).items()}
+        if isinstance(outputs, (float, int)):
+            values = [_number(outputs)]
+        else:
+            values = [_number(value) for value in _one_row(outputs)]
+        if self.output_names is not None:
+            if len(values) != len(self.output_names):
+                raise RejectedError(
+                    Reason.OUTPUTS_MISSING,
+                    f"{len(values)} outputs for {len(self.output_names)} output_names",
+                )
+            return dict(zip(self.output_names, values, strict=True))
+        if not values:
+            raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
+        # A missing single output stays a list: null alone is no output at all.
+        return values[0] if len(values) == 1 and values[0] is not None else values
+
+    def _columns(self, features: Any) -> tuple[tuple[str, ...], Any, int]:
+        if isinstance(features, Mapping) or hasattr(features, "keys"):
+            columns = {str(name): _list(features[name]) for name in features.keys()}  # noqa: SIM118
+            counts = {len(column) for column in columns.values()}
+            if len(counts) != 1:
+                raise RejectedError(
+                    Reason.WRONG_TYPE, f"columns of one length expected, got {sorted(counts)}"
+                )
+            return tuple(columns), zip(*columns.values(), strict=True), counts.pop()
+        array = np.asarray(features)
+        names = self._named()
+        if array.ndim != 2 or array.shape[1] != len(names):
+            raise RejectedError(
+                Reason.WRONG_TYPE,
+                f"features of shape (rows, {len(names)}) expected, got {array.shape}",
+            )
+        return names, array.tolist(), len(array)
+
+    def _named(self) -> tuple[str, ...]:
+        if self.feature_names is None:
+            raise RejectedError(
+                Reason.WRONG_TYPE,
+                "features in an array have no names: Publisher(..., feature_names=[...]), "
+                "or publish a mapping",
+            )
+        return self.feature_names
+
+
+def _names(names: Sequence[str] | None, what: str) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    found = tuple(str(name) for name in names)
+    if not found or len(set(found)) != len(found):
+        raise RejectedError(Reason.WRONG_TYPE, f"{what} must be distinct names, got {found!r:.200}")
+    return found
+
+
+def _one_row(values: Any) -> list[Any]:
+    """Return a scalar, a vector or a batch of one as a list of plain values."""
+    if isinstance(values, (list, tuple)):
+        if len(values) == 1 and isinstance(values[0], (list, tuple, np.ndarray)):
+            return _one_row(values[0])
+        return list(values)
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[0] == 1:
+        array = array[0]
+    if array.ndim == 0:
+        return [array.item()]
+    if array.ndim != 1:
+        raise RejectedError(
+            Reason.WRONG_TYPE, f"one row expected, got shape {array.shape}: use publish_batch"
+        )
+    return list(array.tolist())
+
+
+def _list(values: Any) -> list[Any]:
+    """Return a column as Python values; times stay numpy's, whose tolist() gives bare integers."""
+    if hasattr(values, "tolist") and getattr(values.dtype, "kind", "O") not in "mM":
+        return list(values.tolist())
+    return list(values)
+
+
+def _rows_of(values: Any, count: int, what: str) -> list[Any]:
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    found = _list(values)
+    if len(found) != count:
+        raise RejectedError(Reason.WRONG_TYPE, f"{len(found)} {what} for {count} rows")
+    return found
+
+
+def _plain(value: Any, name: object) -> float | str | None:
+    """Return a feature's value as JSON carries it; numpy scalars and subclasses become plain."""
+    if (
+        isinstance(value, (np.generic, np.ndarray))
+        and value.ndim == 0
+        and value.dtype.kind in "biufU"
+    ):
+        value = value.item()
+    if value is None or isinstance(value, (bool, float, int)):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    raise RejectedError(
+        Reason.WRONG_TYPE,
+        f"feature {name!r:.80} must be a number, a boolean, a string or None, "
+        f"got {type(value).__name__}",
+    )
+
+
+def _number(value: Any) -> float | None:
+    """Return an output as a finite float, or None where it is missing, NaN or infinite."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or isinstance(value, str):
+        raise RejectedError(Reason.WRONG_TYPE, f"an output is a number, got {value!r:.80}")
+    return number if math.isfinite(number) else None
+
+
+def _identity(value: Any) -> str | int:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return value
+    raise RejectedError(Reason.WRONG_TYPE, f"id must be a string or an integer, got {value!r:.80}")
+
+
+def _seconds(value: Any) -> str | float:
+    """Return a time as RFC 3339 text or seconds since the epoch; RejectedError where it is neither."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise RejectedError(
+                Reason.BAD_TIME,
+                f"the time {value} has no time zone: use datetime.now(timezone.utc), "
+                "or seconds since 1970",
+            )
+        return value.timestamp()
+    if isinstance(value, np.datetime64):
+        if np.isnat(value):
+            raise RejectedError(Reason.BAD_TIME, "the time is missing (NaT)")
+        return float(value.astype("datetime64[ms]").astype(np.int64)) / 1000
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise RejectedError(
+            Reason.BAD_TIME, f"time must be RFC 3339 or seconds since 1970, got {value!r:.80}"
+        )
+    event_time_ms(value, 0)
+    return value
+
+
+def _weight(value: Any) -> float:
+    try:
+        weight = float(value)
+    except (TypeError, ValueError, OverflowError):
+        weight = math.nan
+    if not 0 < weight < math.inf:
+        raise RejectedError(
+            Reason.BAD_WEIGHT, f"weight must be above 0 and finite, got {value!r:.80}"
+        )
+    return weight
