@@ -1,0 +1,85 @@
+# The two commands of the README are `make demo` and `make test`. They need Python 3.10 or newer and
+# install what they use into $(VENV). The stamps there are redone when their sources change.
+
+PYTHON ?= python3
+VENV ?= .venv
+EXTRAS ?= dev
+SECONDS ?=
+DATASET ?=
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+comma := ,
+# Folders are among the sources, because a deleted file changes nothing else.
+SOURCES := pyproject.toml $(shell find schemas service workers -name __pycache__ -prune -o -print)
+PACKAGE := $(VENV)/package.stamp
+DEPENDENCIES := $(VENV)/dependencies-$(subst $(comma),-,$(EXTRAS)).stamp
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test test-kafka lint format bench clean
+
+help:
+	@echo "make demo        real rows through the whole pipeline, with a live table (SECONDS=30 DATASET=digits)"
+	@echo "make test        all tests, on the embedded broker (ARGS='-k windows')"
+	@echo "make test-kafka  the integration tests again, on Apache Kafka (needs Java 17 and Maven)"
+	@echo "make lint        ruff, strict mypy and the import contracts"
+	@echo "make format      let ruff rewrite the sources"
+	@echo "make bench       the benchmarks"
+	@echo "make setup       install into $(VENV) (EXTRAS=all,dev adds torch)"
+	@echo "make clean       remove what make made"
+
+setup: $(PACKAGE)
+
+demo: EXTRAS = demo
+demo: ; @$(MAKE) --no-print-directory setup EXTRAS=demo
+	@$(BIN)/attributary demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(DATASET),--dataset $(DATASET))
+
+test: setup
+	$(BIN)/pytest $(ARGS)
+
+test-kafka: setup
+	$(BIN)/pytest -m integration --broker kafka $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p attributary
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	@for script in benchmarks/bench_*.py; do \
+	  echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "error: attributary needs Python 3.10 or newer, and '$(PYTHON)' is not: make PYTHON=python3.12" >&2; exit 2; }
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "error: no virtual environment: install Python's venv module (Debian: apt install python3-venv)" >&2; \
+	  rm -rf $(VENV); exit 2; }
+
+$(DEPENDENCIES): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing the packages for: $(EXTRAS)"
+	@rm -rf build
+	@$(PIP) install -c constraints.txt setuptools ".[$(EXTRAS)]" || { \
+	  echo "error: pip could not install the packages (its reason is above); the first time needs a package index" >&2; \
+	  exit 2; }
+	@rm -rf build; touch $@
+
+# The wheel, not the sources, is what the demonstration and the tests run. pip builds into build/
+# and would take deleted files from there.
+$(PACKAGE): $(DEPENDENCIES) $(SOURCES)
+	@rm -rf build
+	@$(PIP) install --no-deps --no-build-isolation --force-reinstall . || { \
+	  echo "error: the package could not be built" >&2; exit 2; }
+	@rm -rf build; touch $@
