@@ -211,13 +211,18 @@ class TDigests:
         try:
             head, *arrays = unpack(data, _MAGIC, _VERSION)
             compression = int(head.item())
-            digest = cls(0, compression)
-            digest._reduced = unpack_state(arrays, compression)
+            return cls.from_state(unpack_state(arrays, compression), compression)
         except IncompatibleStateError:
             raise
         except ValueError as error:
             raise IncompatibleStateError(f"these are not t-digests: {error}") from error
-        digest.columns = digest._reduced.finite.size
+
+    @classmethod
+    def from_state(cls, state: DigestState, compression: int) -> TDigests:
+        """Return the digest of a reduced state, whose arrays it shares."""
+        digest = cls(0, compression)
+        digest.columns = state.finite.size
+        digest._reduced = state
         return digest
 
     def _state(self) -> DigestState:
