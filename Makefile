@@ -32,8 +32,8 @@ help:
 
 setup: $(PACKAGE)
 
-demo: EXTRAS = demo
-demo: ; @$(MAKE) --no-print-directory setup EXTRAS=demo
+demo:
+	@$(MAKE) --no-print-directory setup EXTRAS=demo
 	@$(BIN)/attributary demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(DATASET),--dataset $(DATASET))
 
 test: setup

@@ -154,7 +154,7 @@ def _require_free(port: int) -> None:
         except OSError:
             raise BrokerError(
                 f"port {port} is in use: choose another with --port (0 takes a free one), "
-                f"or use the broker that is there with --bootstrap {HOST}:{port}"
+                f"or use the broker that is there with `attributary --bootstrap {HOST}:{port}`"
             ) from None
 
 

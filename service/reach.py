@@ -69,5 +69,5 @@ def require_broker(connection: Connection, seconds: float = 3.0) -> None:
         failures.append(f"{host}:{port} ({failure})")
     raise BrokerError(
         f"no broker at {', '.join(failures)}: start one with `attributary up`, "
-        "or name yours with --bootstrap host:port"
+        "or name yours with `attributary --bootstrap HOST:PORT`"
     )

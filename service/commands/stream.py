@@ -1,0 +1,69 @@
+"""``attributary stream``: one worker process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from attributary.service.help_settings import help_settings_option
+
+_ROLES = ("ingest", "merge")
+
+
+@click.command()
+@click.option(
+    "--role",
+    "roles",
+    type=click.Choice(_ROLES),
+    multiple=True,
+    help="What this worker does, again for more than one; without it, both. ingest: rows to sketches. "
+    "merge: sketches to attributions.",
+)
+@click.option("--metrics-host", help="Address that serves /metrics [ATTRIBUTARY_METRICS_HOST].")
+@click.option(
+    "--metrics-port", type=int, help="Its port; 0 takes a free one [ATTRIBUTARY_METRICS_PORT]."
+)
+@help_settings_option
+def stream(roles: tuple[str, ...], metrics_host: str | None, metrics_port: int | None) -> None:
+    """Run one worker, until Ctrl-C or SIGTERM.
+
+    Start as many as there is work for, on any machines: they share the partitions of the topics,
+    and another one takes over where one stops or dies. The topics must exist (attributary topics create).
+    /metrics, /healthz and /readyz are served for Prometheus and for whoever supervises the process.
+    """
+    import asyncio
+
+    from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+
+    from attributary.service.exposition import Exposition
+    from attributary.service.global_options import current_settings
+    from attributary.service.logs import configure_logging
+    from attributary.service.supervisor import READY
+    from attributary.service.topics import check_topics
+    from attributary.workers.stream.metrics import StreamMetrics
+    from attributary.workers.stream.worker import run_worker
+
+    given: dict[str, Any] = {"metrics_host": metrics_host, "metrics_port": metrics_port}
+    settings = current_settings({name: value for name, value in given.items() if value is not None})
+    configure_logging(settings.log_level)
+    asyncio.run(check_topics(settings.connection, settings.topics))
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    metrics = StreamMetrics.build(registry)
+    with Exposition(registry, settings.metrics_host, settings.metrics_port) as exposition:
+
+        def on_ready() -> None:
+            exposition.ready()
+            click.echo(f"{READY} broker {settings.connection.bootstrap} metrics {exposition.url}")
+
+        run_worker(
+            settings.connection,
+            settings.topics,
+            settings.ingest,
+            settings.merge,
+            roles=frozenset(roles or _ROLES),
+            metrics=metrics,
+            on_ready=on_ready,
+        )

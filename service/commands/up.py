@@ -1,0 +1,62 @@
+"""``attributary up``: a broker in memory, the topics and the workers, in one go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from attributary.service.help_settings import help_settings_option
+
+if TYPE_CHECKING:
+    from attributary.service.embedded import EmbeddedBroker
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=9092,
+    show_default=True,
+    help="Port of the broker, on this machine alone; 0 takes a free one.",
+)
+@click.option(
+    "--bootstrap", metavar="HOST:PORT", help="Use the broker that runs there, and start none."
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes."
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the first worker's /metrics, and upwards from it; 0 takes free ones.",
+)
+@help_settings_option
+def up(port: int, bootstrap: str | None, workers: int, metrics_port: int | None) -> None:
+    """Start a broker in memory, the topics and the workers, until Ctrl-C or SIGTERM.
+
+    Then `attributary publish` and `attributary tail` in another shell need no address. The broker holds its
+    records in memory and they end with it: to keep them, run Kafka and give its address with --bootstrap.
+    """
+    from contextlib import ExitStack
+
+    from attributary.service.embedded import EmbeddedBroker
+    from attributary.service.global_options import GlobalOptions, current_settings
+    from attributary.service.pipeline import Pipeline
+
+    options = click.get_current_context().find_object(GlobalOptions) or GlobalOptions()
+    current_settings()  # what is wrong with them is said before anything starts
+    with ExitStack() as stack:
+        broker: EmbeddedBroker | None = None
+        address = bootstrap or options.bootstrap
+        if address is None:
+            broker = stack.enter_context(EmbeddedBroker(port))
+            address = broker.bootstrap
+        settings = current_settings({"connection": {"bootstrap": address}})
+        if metrics_port is not None:
+            settings = settings.model_copy(update={"metrics_port": metrics_port})
+        Pipeline(settings, options.config, workers, broker, _say).run()
+
+
+def _say(what: str, text: str) -> None:
+    click.echo(f"{what:<9} {text}")
