@@ -10,6 +10,9 @@ from attributary.workers.maths.binning import standardise
 
 Floats = npt.NDArray[np.float64]
 
+#: Mean products below this, in standard units, are round-off of cells that lie on a centre.
+_NOTHING = 1e-5
+
 
 def cell_bounds(
     edges: Floats, reference: Floats, unit: Floats, seen: Floats
@@ -31,8 +34,11 @@ def cell_sums(
     mx: Floats,
     my: Floats,
     square_weight: Floats | None,
-) -> tuple[Floats, Floats, Floats]:
-    """Return N, D and the correction of Σ w²p|p| (see the module) per feature."""
+) -> Floats:
+    """Return (5, features): N, D, the correction of Σ w²p|p|, and Σ w and Σ w² where p ≠ 0.
+
+    ``cells`` (4, features, K, K) of one output; ``square_weight`` (features, K, 1) is Σw²/Σw.
+    """
     n, sx, sy, sxy = cells
     net = sxy - mx * sy - my * sx + n * (mx * my)
     held = np.where(n > 0.0, n, 1.0)
@@ -46,10 +52,12 @@ def cell_sums(
     at_centre = crossing.signed_square(x, mx, mx) * crossing.signed_square(y, my, my)
     at_reference = crossing.signed_square(x, mx, zero) * crossing.signed_square(y, my, zero)
     shift = n * (at_centre - at_reference)
+    weight = np.where(np.maximum(mass, estimate) > _NOTHING * n, n, 0.0)
+    square = weight
     if square_weight is not None:
         shift = shift * square_weight
-    over = (-2, -1)
-    return net.sum(axis=over), mass.sum(axis=over), shift.sum(axis=over)
+        square = weight * square_weight
+    return np.stack([part.sum(axis=(-2, -1)) for part in (net, mass, shift, weight, square)])
 
 
 def recentred(moments: Floats, mx: Floats, my: Floats) -> tuple[Floats, Floats]:

@@ -15,7 +15,6 @@ from attributary.workers.maths.binning import standardise
 from attributary.workers.maths.effect import Side, contrast
 from attributary.workers.maths.groups import (
     Groups,
-    Scale,
     checked_groups,
     checked_scale,
     member_factors,
@@ -61,17 +60,21 @@ def cir(
     y_std, y_known, y_unit = _about_midhinge(y, y_quartiles)
     wy = y_std if w is None else y_std * w[:, None]
     wwyy = wy * wy
+    active, moved = ((part != 0.0).astype(np.float64) for part in (y_std, x_std))
     with np.errstate(under="ignore"):
         sums = CirSums(
             N=wy.T @ x_std,
             D=np.abs(wy).T @ np.abs(x_std),
             square=wwyy.T @ (x_std * x_std),
             signed=(wwyy * np.sign(y_std)).T @ (x_std * np.abs(x_std)),
+            weight=(active if w is None else active * w[:, None]).T @ moved,
+            weight_square=(active if w is None else active * (w * w)[:, None]).T @ moved,
             x_unit=x_unit,
             y_unit=y_unit,
         )
     iqr = _range(x_quartiles)
-    blocks = _blocks(x_std, wy, members, x_unit, iqr, mode)
+    factors = {name: member_factors(index, x_unit, iqr, mode) for name, index in members.items()}
+    blocks = _blocks(x_std, y_std, w, members, factors)
     effect = _effect(x, x_known, x_quartiles, y_std, y_known, w)
     with np.errstate(over="ignore"):
         scaled = (effect[0] * y_unit[:, None], effect[1] * y_unit[:, None])
@@ -118,24 +121,29 @@ def _range(quartiles: Floats) -> Floats:
 
 def _blocks(
     x: Floats,
-    wy: Floats,
+    y: Floats,
+    w: Floats | None,
     groups: dict[str, Integers],
-    unit: Floats,
-    iqr: Floats,
-    scale: Scale,
+    factors: dict[str, Floats],
 ) -> dict[str, Estimate]:
     """Return the block scores with their exact error sums, row by row."""
+    weight = np.ones((x.shape[0], 1)) if w is None else w[:, None]
+    wy = (y * weight).T
+    square = wy * wy
+    active = (y != 0.0) * weight
     found: dict[str, Estimate] = {}
     for name, members in groups.items():
-        scaled = x[:, members] * member_factors(members, unit, iqr, scale)
+        scaled = x[:, members] * factors[name]
         net, gross = scaled.sum(axis=1), np.abs(scaled).sum(axis=1)
-        square = (wy * wy).T
+        moved = gross > 0.0
+        held, held_square = active.T @ moved, (active * weight).T @ moved
         found[name] = estimate(
-            N=wy.T @ net,
-            D=np.abs(wy).T @ gross,
+            N=wy @ net,
+            D=np.abs(wy) @ gross,
             pp=square @ (net * net),
-            pu=(square * np.sign(wy).T) @ (net * gross),
+            pu=(square * np.sign(wy)) @ (net * gross),
             uu=square @ (gross * gross),
+            rows=held**2 / np.where(held_square > 0.0, held_square, 1.0),
         )
     return found
 

@@ -298,7 +298,7 @@ class CoMovement:
         mx = _centre(x_centre, self.x_reference, self.x_unit)
         my = _centre(y_centre, self.y_reference, self.y_unit)
         shape = (self.outputs, self.columns)
-        N, D, shift = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        found = np.zeros((5, *shape))
         low_x, high_x = self.x_bounds()
         low_y, high_y = self.y_bounds()
         ratio = self._square_weight()
@@ -306,7 +306,7 @@ class CoMovement:
         for o in range(self.outputs):
             for start in range(0, self.columns, block):
                 at = slice(start, min(start + block, self.columns))
-                N[o, at], D[o, at], shift[o, at] = cell_sums(
+                found[:, o, at] = cell_sums(
                     self.cells[:, o, at],
                     (low_x[at, :, None], high_x[at, :, None]),
                     (low_y[o], high_y[o]),
@@ -316,8 +316,9 @@ class CoMovement:
                 )
         square, signed = recentred(self.moments, mx, my)
         square = np.maximum(square, 0.0)
+        N, D, shift, weight, weight_square = found
         signed = np.clip(signed + shift, -square, square)
-        return CirSums(N, D, square, signed, self.x_unit, self.y_unit)
+        return CirSums(N, D, square, signed, weight, weight_square, self.x_unit, self.y_unit)
 
     def _square_weight(self) -> Floats | None:
         """Return Σw²/Σw per x cell (c, d, K, 1), None where every weight is 1."""

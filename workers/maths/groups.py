@@ -97,7 +97,14 @@ def block_estimates(
         if known is not None:
             both = known[:, 2] * np.sqrt(aligned) * np.sqrt(against)
         total = aligned + against
-        found[name] = estimate(N, D, total - 2.0 * both, aligned - against, total + 2.0 * both)
+        found[name] = estimate(
+            N,
+            D,
+            total - 2.0 * both,
+            aligned - against,
+            total + 2.0 * both,
+            sums.rows[:, members].max(axis=1),
+        )
     return found
 
 

@@ -1,8 +1,11 @@
 """From sums to scores: CIR, its interval, effective rows, and the ranking.
 
 CIR = (1 + N/D)/2 is the aligned share of a weighted mass, hence a Wilson interval whose size is an
-effective number of rows. The plain delta method covers 10 to 52 % on a rare 0/1 column; this rule
-covers 93 to 99 % on Gaussian, lognormal, t3, null, common and rare 0/1 columns.
+effective number of rows. The plain delta method covers 10 to 52 % on a rare 0/1 column, where the
+rarer sign is hardly seen. Differs from the published rule, which asks for that sign alone: on heavy
+tails the largest rows are hardly seen either, and it covers 85 to 92 % on lognormal and t3 columns.
+So the whole mass must be carried by enough rows as well; the rule here covers 93 to 99 % on
+Gaussian, lognormal, t3, null, common and rare 0/1 columns at 200 and at 2,000 rows.
 """
 
 from __future__ import annotations
@@ -20,8 +23,13 @@ Integers = npt.NDArray[np.int64]
 
 #: Normal quantile of a 95 % interval.
 Z = 1.96
-#: Effective rows that must carry the rarer sign before the delta method is believed.
-ENOUGH = 30.0
+#: Effective rows that must carry the rarer sign before the delta method is believed ...
+ENOUGH_RARE = 30.0
+#: ... and the whole mass.
+ENOUGH = 60.0
+#: Below this share of effective to actual rows the mass is heavy-tailed; a product of two Gaussians
+#: has 0.33 (x = y) to 0.41 (independent).
+_HEAVY = 0.25
 #: Shares of the rarer sign below this are round-off of float32 cells.
 _ROUND_OFF = 1e-9
 
@@ -35,14 +43,21 @@ class Estimate(NamedTuple):
     interval: Floats
 
 
-def estimate(N: Floats, D: Floats, pp: Floats, pu: Floats, uu: Floats) -> Estimate:
-    """Return CIR and its 95 % Wilson interval from sums over rows of p and u >= |p|.
+def estimate(N: Floats, D: Floats, pp: Floats, pu: Floats, uu: Floats, rows: Floats) -> Estimate:
+    """Return CIR and its 95 % interval from sums over rows of p and u >= |p|.
 
-    N = Σwp, D = Σwu, pp = Σw²p², pu = Σw²pu, uu = Σw²u². For one feature u = |p|; for a block both
-    are sums over its members. With r = N/D, v = Σw²(p - ru)²/(4D²) and the Kish size K = D²/uu,
-    the effective size is C(1 - C)/v where at least 30 effective rows carry the rarer sign, the
-    smaller of that and K otherwise, and K where v = 0. The standard error is half the interval
-    over z, so that a score of 1 from a single row does not claim to be certain.
+    N = Σwp, D = Σwu, pp = Σw²p², pu = Σw²pu, uu = Σw²u², ``rows`` the effective rows with u > 0.
+    For one feature u = |p|; for a block both are sums over its members. With r = N/D,
+    v = Σw²(p - ru)²/(4D²) and the Kish size K = D²/uu, the effective size is
+
+    - K where v = 0;
+    - else, with d = C(1 - C)/v, the smaller of d and K, unless 30 effective rows carry the rarer
+      sign and 60 the whole mass;
+    - else d, or √(d K) if d > K and the tails are heavy, K < rows/4.
+
+    The interval is Wilson's with z² (1 + (z² + 1)/(2K)), the first term of Student's correction
+    for K rows. The standard error is half of it over z, so that a score of 1 from a single row
+    does not claim to be certain.
     """
     known = D > 0.0
     mass = np.where(known, D, 1.0)
@@ -57,18 +72,26 @@ def estimate(N: Floats, D: Floats, pp: Floats, pu: Floats, uu: Floats) -> Estima
     delta = np.where(certain, kish, binomial / np.where(certain, 1.0, variance))
     rare = (1.0 - np.abs(ratio)) / 2.0
     rare_square = np.maximum(uu - 2.0 * np.sign(ratio) * pu + pp, 0.0) / 4.0
-    carried = rare * rare >= ENOUGH * rare_square
-    rows = np.where(carried, delta, np.minimum(kish, delta))
-    interval = wilson(score, rows)
-    return Estimate(score, (interval[..., 1] - interval[..., 0]) / (2.0 * Z), rows, interval)
+    carried = (rare * rare >= ENOUGH_RARE * rare_square) & (kish >= ENOUGH)
+    least = np.minimum(kish, delta)
+    heavy = kish < _HEAVY * rows
+    effective = np.where(carried, np.where(heavy, np.sqrt(delta * least), delta), least)
+    interval = wilson(score, effective, kish)
+    return Estimate(score, (interval[..., 1] - interval[..., 0]) / (2.0 * Z), effective, interval)
 
 
-def wilson(share: Floats, rows: Floats) -> Floats:
-    """Return the 95 % Wilson interval of a share, (..., 2); [0, 1] where there are no rows."""
-    spread = rows + Z * Z
-    middle = (rows * share + Z * Z / 2.0) / spread
-    half = Z * np.sqrt(rows * share * (1.0 - share) + Z * Z / 4.0) / spread
-    return np.clip(np.stack([middle - half, middle + half], axis=-1), 0.0, 1.0)
+def wilson(share: Floats, rows: Floats, kish: Floats) -> Floats:
+    """Return the 95 % Wilson interval (..., 2) of a share, widened for few ``kish`` rows.
+
+    [0, 1] where there are no rows.
+    """
+    few = np.maximum(kish, np.finfo(np.float64).tiny)
+    z2 = Z * Z * np.minimum(1.0 + (Z * Z + 1.0) / (2.0 * few), 1e9)
+    spread = rows + z2
+    middle = (rows * share + z2 / 2.0) / spread
+    half = np.sqrt(z2 * (rows * share * (1.0 - share) + z2 / 4.0)) / spread
+    interval: Floats = np.clip(np.stack([middle - half, middle + half], axis=-1), 0.0, 1.0)
+    return interval
 
 
 @dataclass(frozen=True)
@@ -110,7 +133,7 @@ def scores_from_sums(
     sums: CirSums, effect: tuple[Floats, Floats], blocks: dict[str, Estimate]
 ) -> CirScores:
     """Return the scores of ``sums``, the same whether a batch or a stream filled them."""
-    one = estimate(sums.N, sums.D, sums.square, sums.signed, sums.square)
+    one = estimate(sums.N, sums.D, sums.square, sums.signed, sums.square, sums.rows)
     low = strength_bound(one.interval)
     with np.errstate(over="ignore"):
         unit = sums.y_unit[:, None] * sums.x_unit

@@ -25,10 +25,20 @@ class CirSums:
     """Σ w² p²"""
     signed: Floats
     """Σ w² p|p|"""
+    weight: Floats
+    """Σ w over the rows with p ≠ 0"""
+    weight_square: Floats
+    """Σ w² over the same rows"""
     x_unit: Floats
     """(d,) powers of two"""
     y_unit: Floats
     """(c,) powers of two"""
+
+    @property
+    def rows(self) -> Floats:
+        """Effective number of the rows with p ≠ 0, (Σw)²/Σw²."""
+        square = self.weight_square
+        return np.divide(self.weight**2, square, out=np.zeros_like(square), where=square > 0.0)
 
     def __add__(self, other: CirSums) -> CirSums:
         """Return the sums over both sets of rows, in the larger units of the two."""
@@ -40,6 +50,8 @@ class CirSums:
             mine.D + its.D,
             mine.square + its.square,
             mine.signed + its.signed,
+            self.weight + other.weight,
+            self.weight_square + other.weight_square,
             x_unit,
             y_unit,
         )
@@ -51,6 +63,8 @@ class CirSums:
             self.D * factor,
             self.square * factor**2,
             self.signed * factor**2,
+            self.weight,
+            self.weight_square,
             x_unit,
             y_unit,
         )

@@ -191,11 +191,12 @@ class WindowState:
         )
 
     def _sums(self, x_centre: Floats, y_centre: Floats) -> CirSums:
-        shape = (self.outputs, self.columns)
-        zero = np.zeros(shape)
+        zero = np.zeros((self.outputs, self.columns))
         least = np.finfo(np.float64).tiny
         total = CirSums(
-            zero, zero, zero, zero, np.full(self.columns, least), np.full(self.outputs, least)
+            *(zero, zero, zero, zero, zero, zero),
+            x_unit=np.full(self.columns, least),
+            y_unit=np.full(self.outputs, least),
         )
         for epoch in sorted(self.epochs):
             total = total + self.epochs[epoch].sums(x_centre, y_centre)
