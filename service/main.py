@@ -6,6 +6,7 @@ import os
 import sys
 
 from attributary.schemas.errors import AttributaryError
+from attributary.service.printable import printable
 
 FAILED, INTERRUPTED = 2, 130
 
@@ -64,10 +65,7 @@ def _run() -> int:
 
 
 def _fail(message: str) -> int:
-    line = " ".join(message.split())
-    # A message may quote what a file or a broker said: nothing in it may drive the terminal.
-    safe = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    print(f"error: {safe}", file=sys.stderr)
+    print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr)
     return FAILED
 
 

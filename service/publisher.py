@@ -175,13 +175,13 @@ class Publisher:
             self._refuse(error, max(_length(outputs) - seen, 1))
         return queued
 
-    def publish_message(
-        self, value: bytes, rows: int, content_type: str, *, wait: float = 0.0
-    ) -> bool:
-        """Queue a message of ``rows`` encoded rows, waiting up to ``wait`` seconds for room."""
-        if wait > 0:
-            self._await(self._outbox.room(rows, len(value)), wait)
+    def publish_message(self, value: bytes, rows: int, content_type: str) -> bool:
+        """Queue a message of ``rows`` encoded rows as it is; return whether it is in the buffer."""
         return self._enter(rows, lambda: self._outbox.add_message(value, rows, content_type))
+
+    def wait_for_room(self, rows: int, size: int, timeout: float) -> bool:
+        """Wait until ``rows`` more rows of ``size`` bytes fit; for jobs that had rather wait than drop."""
+        return self._await(self._outbox.room(rows, size), timeout)
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until every row queued so far is settled; return whether that was in time.

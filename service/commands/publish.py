@@ -1,0 +1,130 @@
+"""``attributary publish FILE``: the rows of a file as a model's rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of ``a,b`` or of a repeated option."""
+    return tuple(name.strip() for part in value for name in part.split(",") if name.strip())
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--model", required=True, metavar="NAME", help="The model that these rows are of.")
+@click.option(
+    "--outputs",
+    multiple=True,
+    callback=_names,
+    metavar="COL,COL",
+    help="Columns that hold what the model said: values, margins or logits.",
+)
+@click.option(
+    "--features",
+    multiple=True,
+    callback=_names,
+    metavar="COL,COL",
+    help="Columns that hold what it saw [default: every other column].",
+)
+@click.option(
+    "--categorical",
+    multiple=True,
+    callback=_names,
+    metavar="COL,COL",
+    help="Features whose values are categories though they look like numbers. Implies --register.",
+)
+@click.option("--id-column", metavar="COL", help="Column that identifies a row.")
+@click.option(
+    "--time-column",
+    metavar="COL",
+    help="Column that says when a row happened: timestamps, RFC 3339, or seconds since 1970 "
+    "[default: when the broker takes it].",
+)
+@click.option(
+    "--time-unit",
+    type=click.Choice(["s", "ms", "us", "ns"]),
+    default="s",
+    show_default=True,
+    help="Unit of a time column of numbers.",
+)
+@click.option("--weight-column", metavar="COL", help="Column with the row's weight, above 0.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["auto", "csv", "jsonl", "parquet"]),
+    default="auto",
+    help="Format of the file [default: by its name].",
+)
+@click.option(
+    "--as",
+    "content",
+    type=click.Choice(["arrow", "json"]),
+    help="How rows travel [default: arrow for CSV and Parquet, json for JSONL].",
+)
+@click.option(
+    "--batch-rows",
+    type=click.IntRange(1, 100_000),
+    default=2000,
+    show_default=True,
+    help="Most rows in a message.",
+)
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Rows a second at most.")
+@click.option(
+    "--register",
+    is_flag=True,
+    help="Send a model card first, unless the model has one: columns of text and --categorical are "
+    "categories, the others numbers. Without a card the stream learns this from the first rows.",
+)
+@click.option("--strict", is_flag=True, help="Stop at the first row that cannot be used.")
+def publish(
+    file: Path,
+    model: str,
+    outputs: tuple[str, ...],
+    features: tuple[str, ...],
+    categorical: tuple[str, ...],
+    id_column: str | None,
+    time_column: str | None,
+    time_unit: str,
+    weight_column: str | None,
+    kind: str,
+    content: str | None,
+    batch_rows: int,
+    rate: float | None,
+    register: bool,
+    strict: bool,
+) -> int:
+    """Send the rows of FILE, a CSV, JSONL or Parquet file, as rows of a model.
+
+    Tables need --outputs. A line of a JSONL file is a row as it travels, {"features": {...}, "outputs":
+    ...}, or, with --outputs, a flat object. CSV and JSONL may be compressed (.gz).
+
+    Rows that cannot be used are left out and counted. Exit code 0: every row was sent and acknowledged;
+    1: some were left out; 2: it could not go on; 130: stopped with Ctrl-C.
+
+    \b
+    Examples:
+      attributary publish flights.csv --model delays --outputs predicted --time-column departed
+      attributary publish rows.parquet --model churn --outputs p0,p1 --rate 2000
+      attributary publish rows.jsonl --model churn
+    """
+    from attributary.service.columns import Choice
+    from attributary.service.file_publisher import FilePublisher, Job
+    from attributary.service.global_options import current_settings
+
+    choice = Choice(outputs, features or None, categorical, id_column, time_column, weight_column)
+    job = Job(
+        path=file,
+        model=model,
+        choice=choice,
+        kind=kind,
+        content=content,
+        time_unit=time_unit,
+        batch_rows=batch_rows if rate is None else max(1, min(batch_rows, round(rate / 10))),
+        rate=rate,
+        register=register or bool(categorical),
+        strict=strict,
+    )
+    return FilePublisher(current_settings(), job).run()

@@ -1,0 +1,149 @@
+"""The rows of a table as messages: Arrow record batches, or JSON arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from attributary.schemas.arrow import ARROW_CONTENT, ID, TIME, WEIGHT, encode_arrow_rows, numbers
+from attributary.schemas.errors import ConfigurationError
+from attributary.schemas.row import JSON_CONTENT
+from attributary.service.columns import Columns
+from attributary.service.row_encoder import MAX_ROW_BYTES, RowEncoder
+from attributary.service.table_files import Reject
+
+_SECONDS_TOO_LARGE = 1e11  # the year 5138
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+
+
+@dataclass(frozen=True)
+class Message:
+    """Encoded rows."""
+
+    value: bytes
+    rows: int
+    content_type: str
+
+
+class TableMessages:
+    """Turns record batches into messages of at most ``batch_rows`` rows."""
+
+    def __init__(
+        self,
+        model: str,
+        columns: Columns,
+        *,
+        as_arrow: bool,
+        batch_rows: int,
+        time_unit: str,
+        reject: Reject,
+    ) -> None:
+        self._model = model
+        self._columns = columns
+        self._as_arrow = as_arrow
+        self._batch_rows = batch_rows
+        self._unit = UNITS[time_unit]
+        self._reject = reject
+        self._encoder = RowEncoder(model)
+        self._row = 0
+
+    def encode(self, batch: Any) -> Iterator[Message]:
+        """Yield the messages of one record batch; rows with a bad time or weight are rejected."""
+        table = pa.Table.from_batches([batch])
+        weight = self._weight(table)
+        time = self._time(table)
+        good = np.ones(table.num_rows, dtype=bool)
+        if weight is not None:
+            good &= self._keep(weight > 0, good, "weight must be above 0 and finite")
+        if time is not None:
+            good &= self._keep(~np.isnan(time), good, "the time is missing")
+        self._row += table.num_rows
+        if not good.all():
+            table = table.filter(pa.array(good))
+            weight = None if weight is None else weight[good]
+            time = None if time is None else time[good]
+        if time is not None and time.size and np.abs(time).max() > _SECONDS_TOO_LARGE:
+            raise ConfigurationError(
+                f"--time-column {self._columns.time!r} holds {np.abs(time).max():g}, too large for "
+                "seconds since 1970: give its unit with --time-unit ms, us or ns"
+            )
+        for start in range(0, table.num_rows, self._batch_rows):
+            cut = slice(start, start + self._batch_rows)
+            yield from self._pack(
+                table.slice(start, self._batch_rows),
+                None if time is None else time[cut],
+                None if weight is None else weight[cut],
+            )
+
+    def _pack(self, table: Any, time: Any, weight: Any) -> Iterator[Message]:
+        pack = self._arrow if self._as_arrow else self._json
+        value, rows = pack(table, time, weight)
+        if len(value) <= MAX_ROW_BYTES:
+            if rows:
+                yield Message(value, rows, ARROW_CONTENT if self._as_arrow else JSON_CONTENT)
+        elif table.num_rows == 1:
+            self._reject(f"one row takes {len(value):,} bytes; at most {MAX_ROW_BYTES:,}")
+        else:
+            half = table.num_rows // 2
+            for cut in (slice(0, half), slice(half, None)):
+                yield from self._pack(
+                    table.slice(cut.start, half if cut.stop else None),
+                    None if time is None else time[cut],
+                    None if weight is None else weight[cut],
+                )
+
+    def _arrow(self, table: Any, time: Any, weight: Any) -> tuple[bytes, int]:
+        columns = {name: table[name] for name in (*self._columns.features, *self._columns.outputs)}
+        if self._columns.id is not None:
+            columns[ID] = table[self._columns.id].cast(pa.string())
+        if time is not None:
+            milliseconds = np.rint(time * 1000).astype(np.int64)
+            columns[TIME] = pa.array(milliseconds).cast(pa.timestamp("ms", tz="UTC"))
+        if weight is not None:
+            columns[WEIGHT] = pa.array(weight)
+        return encode_arrow_rows(self._model, columns, self._columns.outputs), table.num_rows
+
+    def _json(self, table: Any, time: Any, weight: Any) -> tuple[bytes, int]:
+        names = self._columns
+        rows = []
+        for row in self._encoder.encode_batch(
+            {name: table[name].to_pylist() for name in names.features},
+            {name: table[name].to_pylist() for name in names.outputs},
+            ids=None if names.id is None else table[names.id].to_pylist(),
+            times=time,
+            weights=weight,
+        ):
+            if isinstance(row, bytes):
+                rows.append(row)
+            else:
+                self._reject(str(row))
+        return b"[" + b",".join(rows) + b"]", len(rows)
+
+    def _keep(self, mask: Any, good: Any, problem: str) -> Any:
+        for index in np.flatnonzero(good & ~mask):
+            self._reject(f"row {self._row + int(index) + 1}: {problem}")
+        return mask
+
+    def _weight(self, table: Any) -> Any:
+        if self._columns.weight is None:
+            return None
+        weight = numbers(table[self._columns.weight], self._columns.weight)
+        return np.where(np.isfinite(weight), weight, 0.0)
+
+    def _time(self, table: Any) -> Any:
+        """Return the times in seconds, NaN where one is missing."""
+        name = self._columns.time
+        if name is None:
+            return None
+        column = table[name].combine_chunks()
+        if not (pa.types.is_temporal(column.type) or pa.types.is_string(column.type)):
+            return numbers(column, name) / self._unit
+        try:
+            moments = column.cast(pa.timestamp("ms", tz=getattr(column.type, "tz", None) or "UTC"))
+        except pa.ArrowException as error:
+            raise ConfigurationError(f"--time-column {name!r}: {error}") from None
+        return moments.cast(pa.int64()).cast(pa.float64()).to_numpy(zero_copy_only=False) / 1000

@@ -1,0 +1,47 @@
+"""Model cards in their topic: the newest one of a model, and sending one."""
+
+from __future__ import annotations
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from attributary.schemas.card import ModelCard
+from attributary.schemas.connection import Connection
+from attributary.schemas.errors import BrokerError, RejectedError
+from attributary.schemas.topics import Topics
+from attributary.service.reader import Reader
+
+_REQUEST_MS = 10_000
+
+
+async def find_card(connection: Connection, topics: Topics, model: str) -> ModelCard | None:
+    """Return the newest readable card of ``model``; None where there is none, or it was removed."""
+    reader = Reader(connection, [topics.models], from_beginning=True, follow=False)
+    await reader.start()
+    found = None
+    try:
+        while (records := await reader.read()) is not None:
+            for record in records:
+                if record.key != model.encode():
+                    continue
+                try:
+                    found = None if record.value is None else ModelCard.from_bytes(record.value)
+                except RejectedError:  # somebody else's bytes do not unmake a card
+                    continue
+    finally:
+        await reader.stop()
+    return found
+
+
+async def send_card(connection: Connection, topics: Topics, card: ModelCard) -> None:
+    """Send ``card``; it replaces the model's earlier one. BrokerError where it is not acknowledged."""
+    producer = AIOKafkaProducer(
+        **connection.client_arguments(), acks="all", request_timeout_ms=_REQUEST_MS
+    )
+    try:
+        await producer.start()
+        await producer.send_and_wait(topics.models, key=card.model.encode(), value=card.to_bytes())
+    except KafkaError as error:
+        raise BrokerError(f"the card was not taken by {connection.bootstrap}: {error}") from None
+    finally:
+        await producer.stop()
