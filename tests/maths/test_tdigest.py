@@ -282,6 +282,25 @@ def test_a_common_factor_of_the_weights_changes_nothing() -> None:
     np.testing.assert_allclose(scaled.weight, 600 / 8)
 
 
+def test_scaling_forgets_in_proportion() -> None:
+    rng = np.random.default_rng(21)
+    old, new = rng.standard_normal((4_000, 1)), rng.standard_normal((4_000, 1)) + 3
+    decayed = digest(old).scaled(0.25)
+    np.testing.assert_allclose(decayed.quantile(LEVELS), digest(old).quantile(LEVELS), rtol=1e-12)
+    decayed.merge(digest(new))
+    direct = digest(np.concatenate([old, new]), np.repeat([0.25, 1.0], 4_000))
+    assert decayed.weight[0] == direct.weight[0] == 5_000
+    np.testing.assert_allclose(decayed.cdf(LEVELS * 6 - 1), direct.cdf(LEVELS * 6 - 1), atol=4e-3)
+    gone = digest(np.column_stack([old, np.full(4_000, np.nan)])).scaled(1e-300).scaled(1e-300)
+    assert gone.count.tolist() == [0, 0]
+    assert gone.nan_count.tolist() == [0, 4_000]
+    assert np.isnan(gone.quantile([0.5])).all()
+    assert TDigests.from_bytes(gone.to_bytes()).to_bytes() == gone.to_bytes()
+    for factor in (0.0, -1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="factor"):
+            decayed.scaled(factor)
+
+
 def test_weights_shift_the_quantiles_to_the_weighted_distribution() -> None:
     # Importance weights exp(z - 1/2) turn a standard normal sample into one about 1.
     values = np.random.default_rng(15).standard_normal(200_000)

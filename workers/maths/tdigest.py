@@ -21,6 +21,7 @@ from attributary.workers.maths.tdigest_state import (
     block_state,
     empty_state,
     pack_state,
+    scaled_state,
     unpack_state,
 )
 from attributary.workers.maths.wire import IncompatibleStateError, pack, unpack
@@ -47,10 +48,8 @@ class TDigests:
     def __init__(self, columns: int, compression: int = 200) -> None:
         if columns < 0:
             raise ValueError(f"columns is {columns}; give the number of columns, 0 or more")
-        if not _SMALLEST <= compression <= _LARGEST:
-            raise ValueError(f"compression is {compression}; choose {_SMALLEST} to {_LARGEST}")
         self.columns = columns
-        self.compression = compression
+        self.compression = _checked_compression(compression)
         self._reduced = empty_state(columns, compression)
         # Rows that wait for their block of 1,024 to fill; allocated when first needed.
         self._waiting: FloatArray | None = None
@@ -101,6 +100,13 @@ class TDigests:
             twin._waiting_weights = self._waiting_weights.copy()
             twin._filled = self._filled
         return twin
+
+    def scaled(self, factor: float) -> TDigests:
+        """Return a digest with all weights times ``factor`` > 0, as decay needs; counts stay."""
+        if not 0 < factor < np.inf:
+            raise ValueError(f"factor is {factor}; choose a finite number above 0")
+        state = scaled_state(self._state(), factor, self.compression)
+        return TDigests.from_state(state, self.compression)
 
     @property
     def count(self) -> IntArray:
@@ -210,7 +216,8 @@ class TDigests:
         """
         try:
             head, *arrays = unpack(data, _MAGIC, _VERSION)
-            compression = int(head.item())
+            # Checked first: the places to allocate depend on it.
+            compression = _checked_compression(int(head.item()))
             return cls.from_state(unpack_state(arrays, compression), compression)
         except IncompatibleStateError:
             raise
@@ -252,6 +259,12 @@ class TDigests:
         if stop == _ROWS:
             self._absorb(self._waiting, self._waiting_weights)
             self._filled = 0
+
+
+def _checked_compression(compression: int) -> int:
+    if not _SMALLEST <= compression <= _LARGEST:
+        raise ValueError(f"compression is {compression}; choose {_SMALLEST} to {_LARGEST}")
+    return compression
 
 
 def _checked_rows(values: npt.ArrayLike, columns: int) -> npt.NDArray[Any]:

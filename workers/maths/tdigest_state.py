@@ -107,6 +107,23 @@ def add_states(left: DigestState, right: DigestState, compression: int) -> Diges
     )
 
 
+def scaled_state(state: DigestState, factor: float, compression: int) -> DigestState:
+    """Return the state with all weights times ``factor`` > 0; what underflows is forgotten."""
+    weight = state.centroids.weight * factor
+    gone = (weight < np.finfo(np.float64).tiny) & (state.centroids.weight > 0)
+    centroids = state.centroids._replace(weight=weight)
+    if not gone.any():
+        return state._replace(centroids=centroids)
+    weight[gone] = 0.0
+    some = weight.any(axis=1)
+    return state._replace(
+        centroids=compress(centroids.mean, weight, centroids.atom, compression),
+        finite=np.where(some, state.finite, 0),
+        low=np.where(some, state.low, np.inf),
+        high=np.where(some, state.high, -np.inf),
+    )
+
+
 def pack_state(state: DigestState) -> list[npt.NDArray[Any]]:
     """Return the arrays of the byte form; only centroids in use take room.
 
