@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _REQUESTS_AT_ONCE = 8
 _REQUEST_SECONDS = 5.0
+_POLL_SECONDS = 0.1
 
 
 class Exposition:
@@ -41,7 +42,10 @@ class Exposition:
                 "--metrics-port (0 takes a free one) or --metrics-host"
             ) from None
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="exposition", daemon=True
+            target=self._server.serve_forever,
+            args=(_POLL_SECONDS,),
+            name="exposition",
+            daemon=True,
         )
         self._thread.start()
 
@@ -105,6 +109,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 64
 
     def __init__(self, *arguments: Any) -> None:
         self._slots = threading.BoundedSemaphore(_REQUESTS_AT_ONCE)

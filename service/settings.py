@@ -40,7 +40,7 @@ ENV_FILE_NAME = "ATTRIBUTARY_CONFIG"
 _DELIMITER = "__"
 # What Kubernetes adds to every pod for a Service whose name begins like our prefix.
 _SERVICE_LINK = re.compile(
-    r"ATTRIBUTARY_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)"
+    r"ATTRIBUTARY_(\w+_)?(SERVICE_HOST=|SERVICE_PORT(_\w+)?=|PORT(_\d+_(TCP|UDP|SCTP)\w*=|=\w+://))"
 )
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -212,9 +212,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _read_environment() -> dict[str, Any]:
     known = {_variable(name) for name in _names()} | {ENV_FILE_NAME}
-    for variable in sorted(map(str.upper, os.environ)):
-        if variable.startswith(ENV_PREFIX) and not _SERVICE_LINK.fullmatch(variable):
-            _refuse_unknown(variable, known, "unknown environment variable", ENV_PREFIX)
+    for variable, value in sorted(os.environ.items()):
+        name = variable.upper()
+        if name.startswith(ENV_PREFIX) and not _SERVICE_LINK.match(f"{name}={value}"):
+            _refuse_unknown(name, known, "unknown environment variable", ENV_PREFIX)
     try:
         return EnvSettingsSource(Settings)()
     except SettingsError as error:
