@@ -8,6 +8,7 @@ number of seconds since the epoch) and ``_weight``. String columns are categorie
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attributary.schemas.arrow_frames import compressed
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.row import model_name
 
@@ -58,10 +60,16 @@ def decode_arrow_rows(
 ) -> ArrowRows:
     """Return the rows of an Arrow IPC stream; RejectedError where it is none, or lacks its names."""
     try:
+        if compressed(data):
+            raise RejectedError(
+                Reason.NOT_DECODABLE,
+                "the Arrow buffers are compressed: write them plain and let the Kafka producer compress",
+            )
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             table = reader.read_all()
-        table.validate()
-    except (pa.ArrowException, OSError, ValueError) as error:
+        # Without the full check a wrong offset in a hostile message reads outside the buffer.
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         raise RejectedError(Reason.NOT_DECODABLE, f"not an Arrow IPC stream: {error}") from None
     if table.num_rows == 0:
         raise RejectedError(Reason.EMPTY, "the Arrow stream holds no row")

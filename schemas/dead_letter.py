@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 HEADER_PREFIX = "attributary-"
+_MOST_ROWS = 1_000_000
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -35,9 +36,13 @@ class DeadLetter:
             "reason": self.reason,
             "message": self.message[:1000],
             "first-seen": str(self.first_seen),
-            "rows": ",".join(map(str, self.rows)),
+            "rows": _ranges(self.rows),
         }
-        return [*kept, *((HEADER_PREFIX + name, text.encode()) for name, text in fields.items())]
+        # What a sender wrote may be quoted in these, half surrogate pairs included.
+        added = (
+            (HEADER_PREFIX + name, text.encode(errors="replace")) for name, text in fields.items()
+        )
+        return [*kept, *added]
 
     @classmethod
     def from_headers(cls, headers: Headers) -> DeadLetter:
@@ -54,5 +59,30 @@ class DeadLetter:
             reason=found["reason"],
             message=found["message"],
             first_seen=int(found["first-seen"]),
-            rows=tuple(int(row) for row in found["rows"].split(",") if row),
+            rows=_positions(found["rows"]),
         )
+
+
+def _ranges(rows: Sequence[int]) -> str:
+    """Return ascending positions as ``0-4,7``: a message may hold 100,000 bad rows."""
+    parts: list[str] = []
+    first = last = None
+    for row in [*rows, None]:
+        if first is not None and last is not None and row != last + 1:
+            parts.append(str(first) if first == last else f"{first}-{last}")
+            first = row
+        elif first is None:
+            first = row
+        last = row
+    return ",".join(parts)
+
+
+def _positions(text: str) -> tuple[int, ...]:
+    rows: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        span = range(int(first), int(last or first) + 1)
+        if len(rows) + len(span) > _MOST_ROWS:
+            raise ValueError(f"more than {_MOST_ROWS} rows")
+        rows.extend(span)
+    return tuple(rows)

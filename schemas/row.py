@@ -117,6 +117,8 @@ def _decode_one(part: bytes) -> Row:
         raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
     except msgspec.DecodeError:
         row = _convert(_lenient(part))
+    if b"\\u" in part:
+        _refuse_surrogates(row)
     if row.schema is not None and row.schema != SCHEMA:
         raise RejectedError(
             Reason.WRONG_TYPE, f"expected the schema {SCHEMA!r} or none, got {row.schema!r}"
@@ -126,6 +128,16 @@ def _decode_one(part: bytes) -> Row:
             Reason.BAD_WEIGHT, f"weight must be above 0 and finite, got {row.weight}"
         )
     return row
+
+
+def _refuse_surrogates(row: Row) -> None:
+    """Raise RejectedError where an escape such as ``\\ud800`` made text that no message can carry."""
+    try:
+        _encoder.encode(row)
+    except UnicodeEncodeError as error:
+        raise RejectedError(
+            Reason.NOT_DECODABLE, f"a string holds half of a surrogate pair: {error.object!r:.60}"
+        ) from None
 
 
 def _lenient(data: bytes) -> object:

@@ -49,10 +49,10 @@ def decode_sketch(data: bytes) -> tuple[SketchHeader, bytes]:
     """Return header and body; RejectedError where the bytes are not a sketch of this version."""
     try:
         magic, version, length = _HEAD.unpack_from(data)
-        if magic != _MAGIC or version > _VERSION:
+        if magic != _MAGIC or version != _VERSION:
             raise RejectedError(
                 Reason.NOT_DECODABLE,
-                f"expected a sketch ({_MAGIC!r}, version up to {_VERSION}), got {magic!r} {version}",
+                f"expected a sketch ({_MAGIC!r}, version {_VERSION}), got {magic!r} {version}",
             )
         start = _HEAD.size
         return _header_decoder.decode(data[start : start + length]), data[start + length :]
