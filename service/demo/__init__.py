@@ -1,1 +1,1 @@
-"""The demonstration: real rows in real time order, and a live table of what moves the outputs."""
+"""The demonstration: a model's rows on a real broker, explained as they arrive, and checked."""

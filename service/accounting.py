@@ -1,0 +1,290 @@
+"""Exact accounting from outside: what became of every offset of the rows topic, from the manifests.
+
+Ingest sends the manifest of each block to every partition of the sketches topic, so one partition tells
+all. Of two manifests for one (topic, partition, block), the one that covers more offsets holds; their
+sum gives, at any time, rows published = rows accepted + rejected + waiting + not read yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import TracebackType
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from attributary.schemas.connection import Connection
+from attributary.schemas.errors import BrokerError
+from attributary.schemas.manifest import Manifest
+from attributary.schemas.topics import Topics
+
+MANIFEST_KEY = b"m|"
+_FETCH_BYTES = 16 * 2**20
+
+Source = tuple[str, int]
+"""Topic and partition that rows were read from."""
+
+
+@dataclass(frozen=True)
+class ModelAccount:
+    """Rows of one model over all blocks; ``rejected`` by reason."""
+
+    accepted: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    waiting: int = 0
+
+    @property
+    def rows_rejected(self) -> int:
+        """Rows rejected for any reason."""
+        return sum(self.rejected.values())
+
+
+@dataclass(frozen=True)
+class SourceAccount:
+    """Offsets of one source partition: from ``start`` to ``upto`` are read, without ``gaps`` of them.
+
+    ``overlaps`` are offsets that two blocks claim, which would count rows twice. ``lag`` are the offsets
+    from ``upto`` to the end of the log.
+    """
+
+    start: int
+    upto: int
+    covered: int
+    gaps: int
+    overlaps: int
+    lag: int = 0
+    event_time: int | None = None
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """Totals by model ('': rows whose model cannot be read) and by source partition."""
+
+    models: Mapping[str, ModelAccount]
+    sources: Mapping[Source, SourceAccount]
+
+    @property
+    def accepted(self) -> int:
+        """Rows accepted, all models."""
+        return sum(model.accepted for model in self.models.values())
+
+    @property
+    def rejected(self) -> int:
+        """Rows rejected, all models and reasons."""
+        return sum(model.rows_rejected for model in self.models.values())
+
+    @property
+    def rejected_by_reason(self) -> dict[str, int]:
+        """Rows rejected by reason, all models."""
+        total: dict[str, int] = {}
+        for model in self.models.values():
+            for reason, rows in model.rejected.items():
+                total[reason] = total.get(reason, 0) + rows
+        return total
+
+    @property
+    def waiting(self) -> int:
+        """Rows read that wait for their model's grid."""
+        return sum(model.waiting for model in self.models.values())
+
+    @property
+    def gaps(self) -> int:
+        """Offsets between blocks that no manifest covers: anything above 0 is a loss."""
+        return sum(source.gaps for source in self.sources.values())
+
+    @property
+    def overlaps(self) -> int:
+        """Offsets that two blocks claim: anything above 0 counts rows twice."""
+        return sum(source.overlaps for source in self.sources.values())
+
+    @property
+    def lag(self) -> int:
+        """Offsets in the log that no manifest covers yet."""
+        return sum(source.lag for source in self.sources.values())
+
+    @property
+    def settled(self) -> bool:
+        """Every offset in the log is counted, once, and no row waits."""
+        return not (self.lag or self.waiting or self.gaps or self.overlaps)
+
+
+class ManifestFold:
+    """Folds manifests, in any order and however often repeated, into an Accounting."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[Source, dict[int, Manifest]] = {}
+
+    def add(self, manifest: Manifest) -> None:
+        """Count ``manifest``, unless what is known of its block covers as many offsets."""
+        blocks = self._blocks.setdefault((manifest.topic, manifest.partition), {})
+        known = blocks.get(manifest.block)
+        if known is None or _coverage(manifest) > _coverage(known):
+            blocks[manifest.block] = manifest
+
+    def accounting(self, log: Mapping[Source, tuple[int, int]] | None = None) -> Accounting:
+        """Return the totals; ``log`` gives the first and the end offset of every source partition."""
+        log = log or {}
+        models: dict[str, ModelAccount] = {}
+        for blocks in self._blocks.values():
+            for manifest in blocks.values():
+                _add_models(models, manifest)
+        sources = {
+            source: _source(self._blocks.get(source, {}), log.get(source))
+            for source in sorted({*self._blocks, *log})
+        }
+        return Accounting(models, sources)
+
+
+def _coverage(manifest: Manifest) -> tuple[int, bool, int]:
+    """Order manifests of one block. With equal offsets fewer waiting rows and a seal are news."""
+    waiting = sum(model.waiting for model in manifest.models.values())
+    return manifest.upto, manifest.sealed, -waiting
+
+
+def _add_models(models: dict[str, ModelAccount], manifest: Manifest) -> None:
+    for name, count in manifest.models.items():
+        before = models.get(name, ModelAccount())
+        rejected = dict(before.rejected)
+        for reason, rows in count.rejected.items():
+            rejected[reason] = rejected.get(reason, 0) + rows
+        models[name] = ModelAccount(
+            before.accepted + count.rows_accepted, rejected, before.waiting + count.waiting
+        )
+
+
+def _source(blocks: Mapping[int, Manifest], log: tuple[int, int] | None) -> SourceAccount:
+    ordered = [blocks[block] for block in sorted(blocks)]
+    if not ordered:
+        first, end = log or (0, 0)
+        return SourceAccount(
+            start=first, upto=first, covered=0, gaps=0, overlaps=0, lag=end - first
+        )
+    gaps = overlaps = 0
+    for left, right in pairwise(ordered):
+        # Offsets of transaction markers and compacted records hold no row: where one owner
+        # sealed a block and opened the next, it has seen that nothing lies between.
+        if not (left.sealed and right.previous == left.block):
+            gaps += max(0, right.block - left.upto)
+        overlaps += max(0, left.upto - right.block)
+    times = [
+        count.event_time
+        for manifest in ordered
+        for count in manifest.models.values()
+        if count.event_time is not None
+    ]
+    start, upto = ordered[0].block, max(manifest.upto for manifest in ordered)
+    first, end = log or (start, upto)
+    return SourceAccount(
+        start=start,
+        upto=upto,
+        covered=sum(manifest.upto - manifest.block for manifest in ordered),
+        gaps=gaps + max(0, start - first),
+        overlaps=overlaps,
+        lag=max(0, end - upto),
+        event_time=max(times, default=None),
+    )
+
+
+class AccountingReader:
+    """Follows the manifests: ``async with AccountingReader(...) as reader: await reader.refresh()``.
+
+    ``partition`` is the partition of the sketches topic to read. Every one holds all manifests, except
+    one that was added after rows had already been counted.
+    """
+
+    def __init__(self, connection: Connection, topics: Topics, *, partition: int = 0) -> None:
+        self._connection = connection
+        self._topics = topics
+        self._partition = TopicPartition(topics.sketches, partition)
+        self._sources: list[TopicPartition] = []
+        self._fold = ManifestFold()
+        self._consumer: AIOKafkaConsumer | None = None
+
+    async def __aenter__(self) -> AccountingReader:
+        """Connect; BrokerError where the broker or a topic is missing."""
+        self._sources = await self._find_sources()
+        consumer = AIOKafkaConsumer(
+            **self._connection.client_arguments(),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=_FETCH_BYTES,
+            fetch_max_wait_ms=100,
+        )
+        try:
+            await consumer.start()
+        except KafkaError as error:
+            await consumer.stop()
+            raise self._unreachable(error) from None
+        self._consumer = consumer
+        consumer.assign([self._partition])
+        await consumer.seek_to_beginning(self._partition)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Disconnect."""
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+    async def refresh(self) -> Accounting:
+        """Read on to the present end of the log and return the totals; BrokerError where it fails."""
+        consumer = self._consumer
+        if consumer is None:
+            raise RuntimeError("use the reader as an async context manager")
+        try:
+            # The log's end first: manifests read afterwards can only cover more of it.
+            first = await consumer.beginning_offsets(self._sources)
+            last = await consumer.end_offsets(self._sources)
+            end = (await consumer.end_offsets([self._partition]))[self._partition]
+            while await consumer.position(self._partition) < end:
+                polled = await consumer.getmany(timeout_ms=200)
+                for record in polled.get(self._partition, ()):
+                    if record.value is not None and (record.key or b"").startswith(MANIFEST_KEY):
+                        self._fold.add(Manifest.from_bytes(record.value))
+        except KafkaError as error:
+            raise self._unreachable(error) from None
+        return self._fold.accounting(
+            {(at.topic, at.partition): (first[at], last[at]) for at in self._sources}
+        )
+
+    async def _find_sources(self) -> list[TopicPartition]:
+        """Return the partitions of the rows topic; BrokerError where a topic is missing."""
+        admin = AIOKafkaAdminClient(**self._connection.client_arguments())
+        try:
+            await admin.start()
+            described = {topic["topic"]: topic for topic in await admin.describe_topics()}
+        except KafkaError as error:
+            raise self._unreachable(error) from None
+        finally:
+            await admin.close()
+        for name in (self._topics.rows, self._topics.sketches):
+            if name not in described:
+                raise BrokerError(
+                    f"the broker at {self._connection.bootstrap} has no topic {name!r}; "
+                    "create the topics with: attributary topics create"
+                )
+        return [
+            TopicPartition(self._topics.rows, part["partition"])
+            for part in described[self._topics.rows]["partitions"]
+        ]
+
+    def _unreachable(self, error: KafkaError) -> BrokerError:
+        return BrokerError(
+            f"cannot read from the broker at {self._connection.bootstrap}: {error}; is it running?"
+        )
+
+
+async def read_accounting(
+    connection: Connection, topics: Topics, *, partition: int = 0
+) -> Accounting:
+    """Return what became of every offset of the rows topic so far; see AccountingReader."""
+    async with AccountingReader(connection, topics, partition=partition) as reader:
+        return await reader.refresh()

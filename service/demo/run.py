@@ -1,0 +1,210 @@
+"""The demonstration from start to end: broker, workers, model, stream, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from attributary.schemas.errors import BrokerError
+from attributary.service.demo.dataset import Dataset
+from attributary.service.demo.display import console
+from attributary.service.demo.flights import flights
+from attributary.service.demo.report import report
+from attributary.service.demo.session import Outcome, Session
+from attributary.service.demo.small import small
+from attributary.service.embedded import EmbeddedBroker
+from attributary.service.global_options import current_settings
+from attributary.service.registry import send_card
+from attributary.service.settings import Settings
+from attributary.service.supervisor import READY, Supervisor
+from attributary.service.topics import create_topics
+from attributary.workers.stream.ingest_service import sketch_partition
+
+INEXACT, INTERRUPTED = 1, 130
+
+_WHOLE_SECONDS = 60.0
+_SMALL_RATE = 1000.0
+_READY_SECONDS = 60.0
+_WORKER_SECONDS = 4.0
+_LAST_LINES = 20
+# Of --seconds, what is kept for counting the last rows.
+_RESERVE_SECONDS, _RESERVE_SHARE = 5.0, 0.3
+_PARTITIONS = 2
+# Rows come a few hundred to a message and a year passes in a minute: blocks of a few thousand rows let
+# the grid follow the seasons.
+_WORKER_SETTINGS = {"ATTRIBUTARY_INGEST__BLOCK_OFFSETS": "32", "ATTRIBUTARY_LOG_LEVEL": "warning"}
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """What the command was asked for; None: the default of the data set."""
+
+    dataset: str
+    seconds: float | None = None
+    rate: float | None = None
+    seed: int = 0
+
+
+def run_demo(options: DemoOptions) -> int:
+    """Run it and return the exit code: 0, or 1 where the accounting is not exact.
+
+    ConfigurationError and BrokerError say in one line why it did not come that far.
+    """
+    shown = console()
+    broker = EmbeddedBroker()
+    with contextlib.ExitStack() as stack:
+        # First of all, so that a signal at any moment ends what has been started.
+        workers = _Workers(shown)
+        stack.enter_context(workers.supervisor)
+        stack.callback(broker.stop)
+        stack.callback(workers.stop)
+        with _step(shown, "starting a broker in memory and the workers"):
+            broker.start()
+            settings = _settings(broker)
+            asyncio.run(create_topics(settings.connection, settings.topics, settings.layout))
+            workers.start(settings)
+        with _step(shown, f"loading {options.dataset} and training its model"):
+            seconds = _streaming_seconds(options)
+            dataset = _load(options, seconds)
+        with _step(shown, "waiting for the workers"):
+            if not workers.ready():
+                return INTERRUPTED
+            asyncio.run(send_card(settings.connection, settings.topics, dataset.card))
+        shown.print(f"\n{dataset.description}.")
+        shown.print(f"Drift: {dataset.drift}.")
+        shown.print(f"Broker {broker.bootstrap}, metrics {workers.metrics}\n")
+        outcome = _stream(options, settings, dataset, seconds, workers, shown)
+    return 0 if report(dataset, outcome, shown) else INEXACT
+
+
+def _settings(broker: EmbeddedBroker) -> Settings:
+    return current_settings(
+        {
+            "connection": {"bootstrap": broker.bootstrap},
+            "layout": {"rows_partitions": _PARTITIONS, "sketches_partitions": _PARTITIONS},
+        }
+    )
+
+
+def _streaming_seconds(options: DemoOptions) -> float | None:
+    if options.seconds is None:
+        return None
+    return options.seconds - min(_RESERVE_SECONDS, _RESERVE_SHARE * options.seconds)
+
+
+def _load(options: DemoOptions, seconds: float | None) -> Dataset:
+    if options.dataset == "flights":
+        return flights(seed=options.seed)
+    rows = round((options.rate or _SMALL_RATE) * (seconds or _WHOLE_SECONDS))
+    return small(options.dataset, rows=max(rows, 1), seed=options.seed)
+
+
+def _stream(
+    options: DemoOptions,
+    settings: Settings,
+    dataset: Dataset,
+    seconds: float | None,
+    workers: _Workers,
+    shown: Console,
+) -> Outcome:
+    whole = len(dataset.rows) / _WHOLE_SECONDS
+    rate = options.rate or (whole if options.dataset == "flights" else _SMALL_RATE)
+    # The partition that holds the model's sketches is the long one; every one has the manifests.
+    partition = (sketch_partition(dataset.card.model, _PARTITIONS) + 1) % _PARTITIONS
+    session = Session(
+        dataset,
+        settings.connection,
+        settings.topics,
+        rate=rate,
+        seconds=seconds,
+        partition=partition,
+        stopping=workers.supervisor.stopping.is_set,
+        check=workers.check,
+    )
+    return asyncio.run(session.run(shown))
+
+
+class _Workers:
+    """The worker processes. What they write is kept for the case that one ends."""
+
+    def __init__(self, shown: Console) -> None:
+        self.metrics = ""
+        self.supervisor = Supervisor(self._output)
+        self._shown = shown
+        self._lines: deque[str] = deque(maxlen=_LAST_LINES)
+
+    def start(self, settings: Settings) -> None:
+        """Start one worker that does everything."""
+        with _environment(_WORKER_SETTINGS):
+            self.supervisor.start(
+                "worker",
+                [
+                    "attributary.service", "--bootstrap", settings.connection.bootstrap,
+                    "--prefix", settings.topic_prefix,
+                    "stream", "--metrics-host", settings.metrics_host,
+                    "--metrics-port", str(settings.metrics_port),
+                ],
+            )  # fmt: skip
+
+    def ready(self) -> bool:
+        """Wait for the workers; False on a signal. BrokerError where one ends or takes too long."""
+        if self.supervisor.wait_ready(_READY_SECONDS):
+            return True
+        self.check()
+        if self.supervisor.stopping.is_set():
+            return False
+        raise BrokerError(f"the worker is not ready after {_READY_SECONDS:g} s")
+
+    def check(self) -> None:
+        """Raise BrokerError where a worker has ended, KeyboardInterrupt on a second signal."""
+        if self.supervisor.hurried.is_set():
+            raise KeyboardInterrupt
+        if (child := self.supervisor.dead()) is not None:
+            child.drain(1.0)
+            for line in self._lines:
+                self._shown.print(line, markup=False)
+            raise BrokerError(
+                f"the worker ended by itself (exit code {child.process.returncode}); "
+                "its last lines are above"
+            )
+
+    def stop(self) -> None:
+        """Stop the workers, in order where they answer."""
+        for name in self.supervisor.stop(_WORKER_SECONDS):
+            self._shown.print(f"{name} did not stop in time and was killed")
+
+    def _output(self, _name: str, line: str) -> None:
+        self._lines.append(line)
+        if line.startswith(READY):
+            self.metrics = line.rpartition(" ")[2]
+
+
+@contextlib.contextmanager
+def _step(shown: Console, what: str) -> Iterator[None]:
+    started = time.monotonic()
+    shown.print(f"{what} ...", end="")
+    try:
+        yield
+    except BaseException:
+        shown.print()
+        raise
+    shown.print(f" {time.monotonic() - started:.1f} s")
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Give child processes these variables, where the environment does not say otherwise."""
+    added = [name for name in values if name not in os.environ]
+    os.environ.update({name: values[name] for name in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]

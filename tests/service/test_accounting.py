@@ -1,0 +1,193 @@
+"""The accounting's fold against rows counted one by one, under crashes, replays and any order."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from attributary.schemas.manifest import Manifest, ModelCount
+from attributary.service.accounting import Accounting, ManifestFold
+
+TOPIC = "attributary.rows"
+
+
+def manifest(
+    block: int,
+    upto: int,
+    models: dict[str, ModelCount] | None = None,
+    *,
+    partition: int = 0,
+    previous: int | None = None,
+    sealed: bool = False,
+) -> Manifest:
+    return Manifest(
+        topic=TOPIC,
+        partition=partition,
+        block=block,
+        upto=upto,
+        previous=previous,
+        sealed=sealed,
+        end_offset=upto,
+        models=models or {},
+    )
+
+
+def folded(
+    *manifests: Manifest, log: dict[tuple[str, int], tuple[int, int]] | None = None
+) -> Accounting:
+    fold = ManifestFold()
+    for each in manifests:
+        fold.add(each)
+    return fold.accounting(log)
+
+
+def simulated(rng: random.Random) -> tuple[list[Manifest], Counter[tuple[str, str]], int]:
+    """Return the manifests of a random log with their true totals, and its number of offsets."""
+    truth: Counter[tuple[str, str]] = Counter()
+    sent: list[Manifest] = []
+    offsets = 0
+    for partition in range(rng.randint(1, 3)):
+        end = rng.randint(1, 400)
+        size = rng.randint(5, 90)
+        offsets += end
+        fates = [
+            [
+                (
+                    rng.choice(["a", "b"]),
+                    rng.choice(["accepted", "accepted", "wrong_type", "empty"]),
+                )
+                for _ in range(rng.randint(1, 4))
+            ]
+            for _ in range(end)
+        ]
+        for block in range(0, end, size):
+            last = min(block + size, end)
+            cuts = sorted({rng.randint(block + 1, last) for _ in range(4)} | {last})
+            for upto in cuts:
+                counts = Counter(fate for offset in fates[block:upto] for fate in offset)
+                sent.append(
+                    manifest(
+                        block,
+                        upto,
+                        _models(counts),
+                        partition=partition,
+                        previous=block - size if block else None,
+                        sealed=upto == block + size,
+                    )
+                )
+        truth.update(fate for offset in fates for fate in offset)
+    return sent, truth, offsets
+
+
+def _models(counts: Counter[tuple[str, str]]) -> dict[str, ModelCount]:
+    return {
+        name: ModelCount(
+            accepted={0: counts[name, "accepted"] // 2, 10: -(-counts[name, "accepted"] // 2)},
+            rejected={
+                reason: rows
+                for (model, reason), rows in counts.items()
+                if model == name and reason != "accepted"
+            },
+        )
+        for name in {model for model, _ in counts}
+    }
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_totals_equal_the_rows_whatever_the_order_and_however_often_repeated(seed: int) -> None:
+    rng = random.Random(seed)
+    sent, truth, offsets = simulated(rng)
+    received = sent + rng.choices(sent, k=len(sent))
+    rng.shuffle(received)
+    found = folded(*received)
+    for name in ("a", "b"):
+        account = found.models.get(name)
+        assert (account.accepted if account else 0) == truth[name, "accepted"]
+        assert dict(account.rejected if account else {}) == {
+            reason: rows
+            for (model, reason), rows in truth.items()
+            if model == name and reason != "accepted"
+        }
+    assert found.accepted + found.rejected == truth.total()
+    assert sum(source.covered for source in found.sources.values()) == offsets
+    assert (found.gaps, found.overlaps) == (0, 0)
+
+
+def test_a_replay_that_has_come_less_far_does_not_take_rows_back() -> None:
+    far = manifest(0, 50, {"m": ModelCount(accepted={0: 50})})
+    near = manifest(0, 20, {"m": ModelCount(accepted={0: 20})})
+    assert folded(far, near).accepted == folded(near, far).accepted == 50
+
+
+def test_rows_that_waited_for_a_grid_become_accepted_at_the_same_offset() -> None:
+    waiting = manifest(0, 30, {"m": ModelCount(waiting=30)})
+    counted = manifest(0, 30, {"m": ModelCount(accepted={0: 30})})
+    for order in ((waiting, counted), (counted, waiting)):
+        found = folded(*order)
+        assert (found.accepted, found.waiting) == (30, 0)
+
+
+def test_rows_without_a_readable_model_count_under_the_empty_name() -> None:
+    found = folded(
+        manifest(
+            0, 5, {"": ModelCount(rejected={"not_decodable": 3}), "m": ModelCount(accepted={0: 2})}
+        ),
+        manifest(0, 4, {"": ModelCount(rejected={"not_decodable": 4})}, partition=1),
+    )
+    assert found.models[""].rejected == {"not_decodable": 7}
+    assert found.rejected_by_reason == {"not_decodable": 7}
+    assert (found.accepted, found.rejected) == (2, 7)
+
+
+def test_a_missing_block_is_a_gap_of_as_many_offsets() -> None:
+    found = folded(manifest(0, 100, sealed=True), manifest(300, 350))
+    assert found.gaps == 200
+    assert not found.settled
+
+
+def test_an_offset_without_a_row_between_two_blocks_of_one_owner_is_no_gap() -> None:
+    left = manifest(0, 99, sealed=True)
+    assert folded(left, manifest(100, 150, previous=0)).gaps == 0
+    assert folded(left, manifest(100, 150, previous=None)).gaps == 1
+    assert folded(manifest(0, 99), manifest(100, 150, previous=0)).gaps == 1
+
+
+def test_offsets_claimed_twice_are_reported() -> None:
+    found = folded(manifest(0, 120), manifest(100, 150))
+    assert found.overlaps == 20
+    assert not found.settled
+
+
+def test_the_log_says_what_is_not_counted_yet() -> None:
+    log = {(TOPIC, 0): (0, 80), (TOPIC, 1): (0, 7)}
+    found = folded(manifest(0, 50, {"m": ModelCount(accepted={0: 50})}), log=log)
+    assert {source: account.lag for source, account in found.sources.items()} == {
+        (TOPIC, 0): 30,
+        (TOPIC, 1): 7,
+    }
+    assert (found.lag, found.settled) == (37, False)
+    done = folded(manifest(0, 80), manifest(0, 7, partition=1), log=log)
+    assert done.settled
+
+
+def test_offsets_before_the_first_block_that_the_log_still_holds_are_a_gap() -> None:
+    block = manifest(40, 60)
+    assert folded(block, log={(TOPIC, 0): (10, 60)}).gaps == 30
+    assert folded(block, log={(TOPIC, 0): (55, 60)}).gaps == 0  # retention moved the start
+
+
+def test_the_highest_event_time_of_a_partition_is_known() -> None:
+    found = folded(
+        manifest(0, 10, {"m": ModelCount(event_time=5), "n": ModelCount(event_time=9)}),
+        manifest(10, 20, {"m": ModelCount(event_time=7)}),
+        manifest(0, 1, partition=1),
+    )
+    assert found.sources[TOPIC, 0].event_time == 9
+    assert found.sources[TOPIC, 1].event_time is None
+
+
+def test_nothing_counted_is_settled_only_when_the_log_is_empty() -> None:
+    assert folded(log={(TOPIC, 0): (0, 0)}).settled
+    assert not folded(log={(TOPIC, 0): (0, 1)}).settled
