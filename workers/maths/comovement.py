@@ -57,7 +57,7 @@ class CoMovement:
     >>> grid.update(np.array([[0.0], [1], [2], [3], [4]]), np.array([[1.0], [2], [3], [4], [10]]))
     >>> N, D = grid.evaluate(np.array([2.0]), np.array([3.0]))
     >>> (N.item(), D.item())
-    (19.0, 19.0)
+    (20.0, 20.0)
     """
 
     def __init__(
@@ -285,10 +285,7 @@ class CoMovement:
 
         In the columns' own units; see ``sums`` for the same in standard units, with error sums.
         """
-        sums = self.sums(x_centre, y_centre)
-        with np.errstate(over="ignore"):
-            unit = self.y_unit[:, None] * self.x_unit
-            return sums.N * unit, sums.D * unit
+        return self.sums(x_centre, y_centre).in_column_units()
 
     def sums(self, x_centre: Floats, y_centre: Floats) -> CirSums:
         """Return N, D, Σ w²p² and Σ w²p|p|, each (c, d), in standard units.

@@ -77,7 +77,7 @@ def decode(
         x_mass = cells[0, 0].sum(axis=-1) if mass_derived else _read_nonzero(arrays, (d, K))
         y_mass = _read_nonzero(arrays, (c, K))
         ranges = next(arrays).reshape(2, d), next(arrays).reshape(2, c)
-    except (StopIteration, ValueError, IndexError) as error:
+    except (StopIteration, ValueError, IndexError, TypeError, OverflowError) as error:
         if isinstance(error, IncompatibleStateError):
             raise
         raise IncompatibleStateError(f"co-movement bytes are damaged: {error}") from None

@@ -19,10 +19,10 @@ Flags = npt.NDArray[np.bool_]
 LARGEST_SHARE = 0.25
 #: ... unless the baseline held about as much there: it must exceed the baseline by this much.
 LARGEST_EXCESS = 0.1875
-#: Effective rows below which a share says little.
+#: Rows (their weight) below which a share says little.
 FEWEST_ROWS = 64
-#: Half widths below this share of the column's range are atoms in float32 cells, and exact.
-_ATOM = 1e-5
+#: Values spread over less than this share of their cell are one value, up to float32 cells.
+_ATOM = 1e-4
 
 
 class Departed(NamedTuple):
@@ -138,10 +138,11 @@ class Grid:
 def departed(state: CoMovement) -> Departed:
     """Say which columns of a window have left the grid that their cells are kept on.
 
-    A column has left when one of its cell columns holds more than a quarter of its weight, at
-    least 3/16 more than the baseline had there, and is not a single value (whose score is exact in
-    any cell: a 0/1 column never leaves). A new epoch is due then: a 3-sd step scored on the old
-    grid is off by 6e-2, on its own grid by 6e-4.
+    A column has left when one of its cell columns holds more than a quarter of its weight and at
+    least 3/16 more than the baseline had there. Repeated values alone do not count, because their
+    score is exact in any cell: a 0/1 column never leaves. Where the baseline was repeated values
+    (a constant, say), what counts is the share that is spread over the cell. A new epoch is due
+    then: a 3-sd step scored on the old grid is off by 6e-2, on its own grid by 6e-4.
     """
     x_by_output = state.cells[:2].sum(axis=-1)
     y_by_feature = state.cells[[0, 2]].sum(axis=-2)
@@ -162,11 +163,14 @@ def _coarse(sums: Floats, edges: Floats, low: Floats, high: Floats) -> Flags:
     held = weight.sum(axis=-1, keepdims=True)
     share = weight / np.where(held > 0.0, held, 1.0)
     mean = total / np.where(weight > 0.0, weight, 1.0)
-    half = np.minimum(mean - low, high - mean)
-    wide = half > _ATOM * np.maximum(np.abs(low), np.abs(high))
-    full = share > np.maximum(LARGEST_SHARE, baseline_shares(edges) + LARGEST_EXCESS)
-    coarse: Flags = (full & wide).any(axis=-1) & (held[:, 0] >= FEWEST_ROWS)
-    return coarse
+    width = high - low
+    half = np.clip(np.minimum(mean - low, high - mean), 0.0, None)
+    spread = np.divide(2.0 * half, width, out=np.zeros_like(width), where=width > 0.0)
+    usual = 1.0 / weight.shape[-1]
+    exceeded = share > np.maximum(LARGEST_SHARE, baseline_shares(edges) + LARGEST_EXCESS)
+    blurred = share * spread > max(LARGEST_SHARE, usual + LARGEST_EXCESS)
+    coarse: Flags = ((exceeded & (spread > _ATOM)) | blurred).any(axis=-1)
+    return coarse & (held[:, 0] >= FEWEST_ROWS)
 
 
 def baseline_shares(edges: Floats) -> Floats:

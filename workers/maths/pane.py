@@ -265,7 +265,7 @@ class PaneSketch:
             made.rows, made._weight = rows, float(weight.item())
         except IncompatibleStateError:
             raise
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise IncompatibleStateError(f"these are not a pane's bytes: {error}") from None
         if (made.x_digests.columns, made.y_digests.columns) != (
             comovement.columns,

@@ -135,9 +135,7 @@ def scores_from_sums(
     """Return the scores of ``sums``, the same whether a batch or a stream filled them."""
     one = estimate(sums.N, sums.D, sums.square, sums.signed, sums.square, sums.rows)
     low = strength_bound(one.interval)
-    with np.errstate(over="ignore"):
-        unit = sums.y_unit[:, None] * sums.x_unit
-        numerator, denominator = sums.N * unit, sums.D * unit
+    numerator, denominator = sums.in_column_units()
     return CirScores(
         score=one.score,
         stderr=one.stderr,

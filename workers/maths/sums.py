@@ -40,6 +40,13 @@ class CirSums:
         square = self.weight_square
         return np.divide(self.weight**2, square, out=np.zeros_like(square), where=square > 0.0)
 
+    def in_column_units(self) -> tuple[Floats, Floats]:
+        """Return N and D in the columns' own units, infinite where these leave float64."""
+        # One unit after the other: their product may overflow where the sum does not, or is 0.
+        with np.errstate(over="ignore"):
+            N, D = (part * self.x_unit * self.y_unit[:, None] for part in (self.N, self.D))
+        return N, D
+
     def __add__(self, other: CirSums) -> CirSums:
         """Return the sums over both sets of rows, in the larger units of the two."""
         x_unit = np.maximum(self.x_unit, other.x_unit)

@@ -88,5 +88,5 @@ def decode(data: bytes | memoryview) -> WindowParts:
         )
     except IncompatibleStateError:
         raise
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise IncompatibleStateError(f"these are not a window's bytes: {error}") from None
