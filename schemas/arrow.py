@@ -128,7 +128,7 @@ def category(value: object) -> str:
 def _output_names(metadata: Mapping[bytes, bytes], table: Any) -> list[str]:
     try:
         outputs = json.loads(metadata.get(_OUTPUTS, b"[]"))
-    except ValueError:
+    except (ValueError, RecursionError):
         outputs = None
     if not isinstance(outputs, list) or not outputs or not all(isinstance(o, str) for o in outputs):
         raise RejectedError(
