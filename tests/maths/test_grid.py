@@ -125,7 +125,7 @@ def test_departure_survives_the_wire() -> None:
     X = np.column_stack([rng.normal(size=900), rng.random(900) < 0.3]).astype(float)
     grid = Grid.from_rows(X, X[:, :1])
     for shift in (0.0, 3.0):
-        moved = X + [shift, 0.0]
+        moved = X + np.array([shift, 0.0])
         kept = state(grid, moved)
         read = CoMovement.from_bytes(kept.to_bytes())
         assert departed(read).x.tolist() == departed(kept).x.tolist() == [shift > 0, False]

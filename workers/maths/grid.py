@@ -169,8 +169,9 @@ def _coarse(sums: Floats, edges: Floats, low: Floats, high: Floats) -> Flags:
     usual = 1.0 / weight.shape[-1]
     exceeded = share > np.maximum(LARGEST_SHARE, baseline_shares(edges) + LARGEST_EXCESS)
     blurred = share * spread > max(LARGEST_SHARE, usual + LARGEST_EXCESS)
-    coarse: Flags = ((exceeded & (spread > _ATOM)) | blurred).any(axis=-1)
-    return coarse & (held[:, 0] >= FEWEST_ROWS)
+    coarse = ((exceeded & (spread > _ATOM)) | blurred).any(axis=-1)
+    left: Flags = coarse & (held[:, 0] >= FEWEST_ROWS)
+    return left
 
 
 def baseline_shares(edges: Floats) -> Floats:

@@ -27,9 +27,9 @@ Z = 1.96
 ENOUGH_RARE = 30.0
 #: ... and the whole mass.
 ENOUGH = 60.0
-#: Below this share of effective to actual rows the mass is heavy-tailed; a product of two Gaussians
-#: has 0.33 (x = y) to 0.41 (independent).
-_HEAVY = 0.25
+#: Shares of effective to actual rows at which the mass is fully heavy-tailed, and not at all. A
+#: product of two Gaussians has 0.33 (x = y) to 0.41 (independent).
+_HEAVY, _LIGHT = 0.2, 0.3
 #: Shares of the rarer sign below this are round-off of float32 cells.
 _ROUND_OFF = 1e-9
 
@@ -53,7 +53,8 @@ def estimate(N: Floats, D: Floats, pp: Floats, pu: Floats, uu: Floats, rows: Flo
     - K where v = 0;
     - else, with d = C(1 - C)/v, the smaller of d and K, unless 30 effective rows carry the rarer
       sign and 60 the whole mass;
-    - else d, or √(d K) if d > K and the tails are heavy, K < rows/4.
+    - else d, or √(d K) if d > K and the tails are heavy, K <= 0.2 rows; in between up to
+      K = 0.3 rows, so that scores do not jump in time.
 
     The interval is Wilson's with z² (1 + (z² + 1)/(2K)), the first term of Student's correction
     for K rows. The standard error is half of it over z, so that a score of 1 from a single row
@@ -74,8 +75,10 @@ def estimate(N: Floats, D: Floats, pp: Floats, pu: Floats, uu: Floats, rows: Flo
     rare_square = np.maximum(uu - 2.0 * np.sign(ratio) * pu + pp, 0.0) / 4.0
     carried = (rare * rare >= ENOUGH_RARE * rare_square) & (kish >= ENOUGH)
     least = np.minimum(kish, delta)
-    heavy = kish < _HEAVY * rows
-    effective = np.where(carried, np.where(heavy, np.sqrt(delta * least), delta), least)
+    share = kish / np.where(rows > 0.0, rows, 1.0)
+    heavy = np.clip((_LIGHT - share) / (_LIGHT - _HEAVY), 0.0, 1.0) / 2.0
+    tempered = delta * np.divide(least, delta, out=np.ones_like(delta), where=delta > 0.0) ** heavy
+    effective = np.where(carried, tempered, least)
     interval = wilson(score, effective, kish)
     return Estimate(score, (interval[..., 1] - interval[..., 0]) / (2.0 * Z), effective, interval)
 
