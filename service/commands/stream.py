@@ -34,20 +34,22 @@ def stream(roles: tuple[str, ...], metrics_host: str | None, metrics_port: int |
     """
     import asyncio
 
-    from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
-
-    from attributary.service.exposition import Exposition
     from attributary.service.global_options import current_settings
     from attributary.service.logs import configure_logging
-    from attributary.service.supervisor import READY
     from attributary.service.topics import check_topics
-    from attributary.workers.stream.metrics import StreamMetrics
-    from attributary.workers.stream.worker import run_worker
 
     given: dict[str, Any] = {"metrics_host": metrics_host, "metrics_port": metrics_port}
     settings = current_settings({name: value for name, value in given.items() if value is not None})
     configure_logging(settings.log_level)
     asyncio.run(check_topics(settings.connection, settings.topics))
+
+    from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+
+    from attributary.service.exposition import Exposition
+    from attributary.service.supervisor import READY
+    from attributary.workers.stream.metrics import StreamMetrics
+    from attributary.workers.stream.worker import run_worker
+
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
