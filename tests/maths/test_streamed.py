@@ -140,3 +140,76 @@ def test_intervals_cover(n: int, truth: Array) -> None:
     for kind in ("gaussian", "null", "common"):
         assert coverage[kind] <= 0.99, coverage
     assert (width / REPETITIONS < [0.25, 0.5, 0.5, 0.25, 0.25, 0.85]).all()
+
+
+# --- hostile columns, online
+
+N = 3_000
+RAMP = np.arange(float(N))
+HOSTILE = {
+    "constant": np.full(N, 0.7),
+    "other constant": np.full(N, -1e9),
+    "all nan": np.full(N, np.nan),
+    "some infinite": np.where(RAMP % 7 == 0, np.inf, RAMP % 11),
+    "huge": 1e308 * np.sin(RAMP),
+    "one huge": np.where(RAMP == 1_500, 1e308, np.cos(RAMP)),
+    "denormal": 5e-324 * (RAMP % 50),
+    "boolean": RAMP % 2,
+    "rare": (RAMP % 97 == 0).astype(float),
+    "int64": np.where(RAMP % 3 == 0, -(2.0**63), 2.0**63),
+    "offset": 1e8 + np.sin(RAMP),
+    "late": np.where(RAMP < 1_500, 0.0, np.sin(RAMP)),
+}
+X_HOSTILE = np.column_stack([*HOSTILE.values(), HOSTILE["offset"]])
+
+
+@pytest.mark.parametrize(
+    "baseline",
+    [X_HOSTILE[:1_000], np.zeros((1, len(HOSTILE) + 1)), X_HOSTILE[:0]],
+    ids=["own rows", "one row of zeros", "nothing"],
+)
+def test_hostile_columns_online(baseline: Array) -> None:
+    y = np.sin(RAMP) + 0.3 * np.cos(1.7 * RAMP)
+    Y = np.column_stack([y, X_HOSTILE[:, 4]])
+    grid = Grid.from_rows(baseline, Y[: len(baseline)])
+    total = WindowState(X_HOSTILE.shape[1], 2)
+    for rows in np.array_split(np.arange(N), 4):
+        sketch = PaneSketch(grid)
+        sketch.update(X_HOSTILE[rows], Y[rows])
+        total.add(PaneSketch.from_bytes(sketch.to_bytes()))
+    found = total.evaluate({"g": list(range(X_HOSTILE.shape[1]))})
+    scores = found.scores
+    for values in (scores.score, scores.interval, scores.stderr, scores.effective_rows):
+        assert np.isfinite(values).all()
+    assert (
+        (scores.interval[..., 0] <= scores.score) & (scores.score <= scores.interval[..., 1])
+    ).all()
+    assert np.isfinite(scores.blocks["g"]).all()
+    assert np.isfinite(found.mutual_information).all()
+    names = list(HOSTILE)
+    for name in ("constant", "other constant", "all nan"):
+        j = names.index(name)
+        assert (scores.score[:, j] == 0.5).all(), name
+        assert (scores.interval[:, j] == [0.0, 1.0]).all()
+        assert np.isnan(scores.effect[:, j]).all()
+    # The same column twice.
+    np.testing.assert_array_equal(scores.score[:, names.index("offset")], scores.score[:, -1])
+    assert found.missing[names.index("all nan")] == 1.0
+    assert found.missing[names.index("some infinite")] == pytest.approx(1 / 7, abs=1e-3)
+    if len(baseline) > 1:
+        batch = cir(X_HOSTILE, Y)
+        np.testing.assert_allclose(scores.score[0], batch.score[0], atol=3e-3)
+
+
+@pytest.mark.parametrize(("n", "d", "c"), [(0, 1, 1), (1, 1, 1), (2, 1, 3), (60, 5_000, 1)])
+def test_extreme_shapes_online(n: int, d: int, c: int) -> None:
+    rng = np.random.default_rng(1)
+    X, Y = rng.normal(size=(n, d)), rng.normal(size=(n, c))
+    sketch = PaneSketch(Grid.from_rows(X, Y, cells=8))
+    sketch.update(X, Y)
+    total = WindowState(d, c)
+    total.add(PaneSketch.from_bytes(sketch.to_bytes()))
+    found = total.evaluate().scores
+    assert found.score.shape == (c, d)
+    np.testing.assert_allclose(found.score, cir(X, Y).score, atol=0.05)
+    assert sorted(found.rank[0].tolist()) == list(range(1, d + 1))

@@ -10,8 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from attributary.workers.maths.comovement import CoMovement
+from attributary.workers.maths.grid import Grid
+from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.maths.sample import RowSample, hash_integers
 from attributary.workers.maths.tdigest import TDigests
+from attributary.workers.maths.window import WindowState
 
 Result = dict[str, npt.NDArray[Any]]
 
@@ -96,10 +99,88 @@ def _feed_comovement(grid: CoMovement, rng: np.random.Generator, n: int) -> None
     grid.update(X, Y)
 
 
-def _read_comovement(grid: CoMovement) -> Result:
-    N, D = grid.evaluate(np.array([0.1, -0.2, 0.0]), np.array([0.3, 0.0]))
-    return {"N": N, "D": D}
+def _feed_weighted_comovement(grid: CoMovement, rng: np.random.Generator, n: int) -> None:
+    X = rng.standard_normal((n, 3))
+    grid.update(X, X[:, :2] + rng.standard_normal((n, 2)), rng.exponential(size=n))
 
+
+def _read_comovement(grid: CoMovement) -> Result:
+    sums = grid.sums(np.array([0.1, -0.2, 0.0]), np.array([0.3, 0.0]))
+    N, D = grid.evaluate(np.array([0.1, -0.2, 0.0]), np.array([0.3, 0.0]))
+    return {
+        "N": N,
+        "D": D,
+        "square": sums.square,
+        "signed": sums.signed,
+        "rows": sums.rows,
+        "x mass": grid.x_mass.copy(),
+        "y mass": grid.y_mass.copy(),
+        "output squares": grid.output_squares().copy(),
+        "range": grid.x_range.copy(),
+    }
+
+
+_GRID = Grid(
+    epoch=3,
+    x_edges=np.repeat([[-1.0, 0.0, 1.0]], 3, axis=0),
+    y_edges=np.repeat([[-1.0, 0.0, 1.0]], 2, axis=0),
+    x_reference=np.zeros(3),
+    y_reference=np.zeros(2),
+)
+_BLOCKS = {"first": [0, 1], "all": [0, 1, 2]}
+
+
+def _make_pane() -> PaneSketch:
+    return PaneSketch(_GRID, sample_size=10, blocks=_BLOCKS)
+
+
+def _feed_pane(pane: PaneSketch, rng: np.random.Generator, n: int) -> None:
+    X = rng.standard_normal((n, 3))
+    Y = X[:, :2] + rng.standard_normal((n, 2))
+    X[rng.random(n) < 0.1, 2] = np.nan
+    hashes = hash_integers(rng.integers(0, 2**63, n))
+    weights = np.where(rng.random(n) < 0.3, 2.0, 1.0)
+    pane.update(X, Y, weights, hashes, rng.integers(0, 10**12, n))
+
+
+def _feed_window(window: WindowState, rng: np.random.Generator, n: int) -> None:
+    pane = _make_pane()
+    _feed_pane(pane, rng, n)
+    window.add(pane)
+
+
+def _read_window(window: WindowState) -> Result:
+    found = window.evaluate(_BLOCKS)
+    assert window.sample is not None
+    return {
+        "rows": np.array([window.rows, window.weight]),
+        "seen": window.seen.copy(),
+        "score": found.scores.score,
+        "strength": found.scores.strength_low,
+        "effect": found.scores.effect,
+        "block": found.scores.blocks["all"],
+        "block error": found.scores.block_stderr["all"],
+        "information": found.mutual_information,
+        "hashes": window.sample.rows().hashes.copy(),
+    }
+
+
+def _read_pane(pane: PaneSketch) -> Result:
+    return {"cells": pane.comovement.cells.copy(), **_read_window(WindowState.of(pane))}
+
+
+# Scores move with the centre that the digests give, by their rank error.
+_WINDOW_TOLERANCE = {
+    "score": 4e-3,
+    "strength": 1e-2,
+    "effect": 4e-2,
+    "block": 4e-3,
+    "block error": 4e-3,
+    "information": 1e-10,
+}
+_CELL_TOLERANCE = dict.fromkeys(
+    ("N", "D", "square", "signed", "rows", "x mass", "y mass", "output squares"), 1e-12
+)
 
 CASES = [
     Case(
@@ -132,7 +213,33 @@ CASES = [
         _feed_comovement,
         _read_comovement,
         b"CMOV",
-        tolerance={"N": 1e-12, "D": 1e-12},
-        stored={"N": 1e-6, "D": 1e-6},
+        tolerance=_CELL_TOLERANCE,
+        stored=dict.fromkeys(_CELL_TOLERANCE, 1e-6),
+    ),
+    Case(
+        "weighted co-movement",
+        _make_comovement,
+        _feed_weighted_comovement,
+        _read_comovement,
+        b"CMOV",
+        tolerance=_CELL_TOLERANCE,
+        stored=dict.fromkeys(_CELL_TOLERANCE, 1e-6),
+    ),
+    Case(
+        "pane",
+        _make_pane,
+        _feed_pane,
+        _read_pane,
+        b"PANE",
+        tolerance={**_WINDOW_TOLERANCE, "cells": 1e-12},
+        stored=dict.fromkeys((*_WINDOW_TOLERANCE, "cells"), 1e-6),
+    ),
+    Case(
+        "window",
+        lambda: WindowState(3, 2, sample_size=10),
+        _feed_window,
+        _read_window,
+        b"WIND",
+        tolerance=_WINDOW_TOLERANCE,
     ),
 ]

@@ -11,6 +11,7 @@ Floats = npt.NDArray[np.float64]
 LARGEST = 2.0**240
 #: Exponents of the units stay where neither the unit nor its inverse overflows.
 _EXPONENT = 1000
+_LARGEST_K = 256
 
 
 def assign(columns: Floats, edges: Floats) -> npt.NDArray[np.uint8]:
@@ -70,3 +71,25 @@ def standardise(columns: Floats, reference: Floats, unit: Floats) -> Floats:
         values = columns * inverse
         values -= reference * inverse
         return np.clip(values, -LARGEST, LARGEST, out=values)
+
+
+def checked_edges(name: str, edges: Floats) -> Floats:
+    """Return ``edges`` (columns, K - 1) as a copy; ValueError unless finite and non-decreasing."""
+    checked = np.array(edges, dtype=np.float64)
+    if checked.ndim != 2 or not 1 <= checked.shape[1] < _LARGEST_K:
+        raise ValueError(
+            f"{name} must be (columns, K - 1) with 2 <= K <= {_LARGEST_K}, got {checked.shape}"
+        )
+    if not np.isfinite(checked).all() or (checked[:, 1:] < checked[:, :-1]).any():
+        raise ValueError(f"{name} must be finite and non-decreasing in every row")
+    return checked
+
+
+def checked_reference(name: str, given: Floats | None, edges: Floats) -> Floats:
+    """Return the reference (columns,) of ``edges``, their midhinge where none is given."""
+    if given is None:
+        return midhinge_of_edges(edges)
+    checked = np.array(given, dtype=np.float64)
+    if checked.shape != (edges.shape[0],) or not np.isfinite(checked).all():
+        raise ValueError(f"{name} must hold {edges.shape[0]} finite numbers, one for each column")
+    return checked

@@ -10,8 +10,8 @@ from attributary.workers.maths.binning import standardise
 
 Floats = npt.NDArray[np.float64]
 
-#: Mean products below this, in standard units, are round-off of cells that lie on a centre.
-_NOTHING = 1e-5
+#: Relative to the terms of a recentred sum: twice what float32 and derived Σ xy may be off by.
+_ROUND_OFF = 2.0**-20
 
 
 def cell_bounds(
@@ -44,7 +44,11 @@ def cell_sums(
     held = np.where(n > 0.0, n, 1.0)
     x = crossing.spread(sx / held, *x_bounds)
     y = crossing.spread(sy / held, *y_bounds)
+    # What float32 sums cannot tell from 0 is 0: a constant column has D = 0 through its bytes too.
+    least = _ROUND_OFF * n * (np.abs(x.mean) + np.abs(mx)) * (np.abs(y.mean) + np.abs(my))
+    net = np.where(np.abs(net) > least, net, 0.0)
     estimate = n * crossing.absolute(x, mx) * crossing.absolute(y, my)
+    estimate = np.where(estimate > least, estimate, 0.0)
     crossed = ((x_bounds[0] < mx) & (mx < x_bounds[1])) | ((y_bounds[0] < my) & (my < y_bounds[1]))
     mass = np.abs(net)
     mass = np.where(crossed, np.maximum(mass, estimate), mass)
@@ -52,17 +56,9 @@ def cell_sums(
     at_centre = crossing.signed_square(x, mx, mx) * crossing.signed_square(y, my, my)
     at_reference = crossing.signed_square(x, mx, zero) * crossing.signed_square(y, my, zero)
     shift = n * (at_centre - at_reference)
-    weight = np.where(np.maximum(mass, estimate) > _NOTHING * n, n, 0.0)
+    weight = np.where(np.maximum(mass, estimate) > 0.0, n, 0.0)
     square = weight
     if square_weight is not None:
         shift = shift * square_weight
         square = weight * square_weight
     return np.stack([part.sum(axis=(-2, -1)) for part in (net, mass, shift, weight, square)])
-
-
-def recentred(moments: Floats, mx: Floats, my: Floats) -> tuple[Floats, Floats]:
-    """Return Σ w²(x - mx)²(y - my)², plain and signed about the reference, each (c, d)."""
-    x = np.stack([mx * mx, -2.0 * mx, np.ones_like(mx)])
-    y = np.stack([my * my, -2.0 * my, np.ones_like(my)])
-    both = np.einsum("sabod,ad,bo->sod", moments, x, y)
-    return both[0], both[1]

@@ -20,19 +20,20 @@ import numpy.typing as npt
 
 from attributary.workers.maths.binning import (
     assign,
-    midhinge_of_edges,
+    checked_edges,
+    checked_reference,
     standardise,
     units_of_edges,
 )
-from attributary.workers.maths.cell_sums import cell_bounds, cell_sums, recentred
+from attributary.workers.maths.cell_sums import cell_bounds, cell_sums
 from attributary.workers.maths.comovement_bytes import decode, encode
+from attributary.workers.maths.moments import pair_moments, recentred
 from attributary.workers.maths.sums import CirSums
 
 Floats = npt.NDArray[np.float64]
 
 #: Cells that one block of features may hold: their sums then stay in the processor's cache.
 _BLOCK_CELLS = 8192
-_LARGEST_K = 256
 
 
 class CoMovement:
@@ -67,15 +68,15 @@ class CoMovement:
         x_reference: Floats | None = None,
         y_reference: Floats | None = None,
     ) -> None:
-        self.x_edges = _checked_edges("x_edges", x_edges)
-        self.y_edges = _checked_edges("y_edges", y_edges)
+        self.x_edges = checked_edges("x_edges", x_edges)
+        self.y_edges = checked_edges("y_edges", y_edges)
         if self.x_edges.shape[1] != self.y_edges.shape[1]:
             raise ValueError(
                 f"x_edges {self.x_edges.shape} and y_edges {self.y_edges.shape} differ in their "
                 "number of edges; both need K - 1 per row"
             )
-        self.x_reference = _checked_reference("x_reference", x_reference, self.x_edges)
-        self.y_reference = _checked_reference("y_reference", y_reference, self.y_edges)
+        self.x_reference = checked_reference("x_reference", x_reference, self.x_edges)
+        self.y_reference = checked_reference("y_reference", y_reference, self.y_edges)
         self.x_unit = units_of_edges(self.x_edges)
         self.y_unit = units_of_edges(self.y_edges)
         d, c, K = self.columns, self.outputs, self.size
@@ -153,7 +154,9 @@ class CoMovement:
             x[~known] = 0.0
             x_cells[~known] = width * K
         _extend(self.x_range, x, known, chosen)
-        self._add_moments(chosen, x, known, complete, y, present, weights)
+        self.moments[..., chosen] += pair_moments(
+            x, None if complete else known, y, present, weights
+        )
         # One slot more than there are cells takes the rows that are left out.
         total = (width * K + 1) * K
         tiled = None if weights is None else np.tile(weights, width)
@@ -177,44 +180,6 @@ class CoMovement:
                 amount = flat_y**b if tiled is None else tiled * tiled * flat_y**b
                 found = np.bincount(by_x, amount, minlength=width * K)[: width * K]
                 self.squares[b, o, chosen] += found.reshape(width, K)
-
-    def _add_moments(
-        self,
-        chosen: slice,
-        x: Floats,
-        known: npt.NDArray[np.bool_],
-        complete: bool,
-        y: Floats,
-        present: npt.NDArray[np.bool_],
-        weights: Floats | None,
-    ) -> None:
-        """Add Σ w² xᵃ yᵇ, plain and times sign(x) sign(y): two matrix products."""
-        width, n = x.shape
-        c = self.outputs
-        powers = np.stack([present.astype(np.float64), y, y * y])
-        signed = powers * np.sign(y)
-        if weights is not None:
-            powers *= weights * weights
-            signed *= weights * weights
-        plain = np.empty((2, width, n))
-        plain[0] = x
-        np.multiply(x, x, out=plain[1])
-        right = powers.reshape(3 * c, n).T
-        found = (plain.reshape(2 * width, n) @ right).reshape(2, width, 3, c)
-        self.moments[0, 1:, :, :, chosen] += found.transpose(0, 2, 3, 1)
-        if complete:
-            alone = powers.sum(axis=2)[:, :, None]
-        else:
-            alone = (known.astype(np.float64) @ right).reshape(width, 3, c).transpose(1, 2, 0)
-        self.moments[0, 0, :, :, chosen] += alone
-        oriented = np.empty((3, width, n))
-        np.sign(x, out=oriented[0])
-        np.abs(x, out=oriented[1])
-        np.multiply(x, oriented[1], out=oriented[2])
-        found = (oriented.reshape(3 * width, n) @ signed.reshape(3 * c, n).T).reshape(
-            3, width, 3, c
-        )
-        self.moments[1, :, :, :, chosen] += found.transpose(0, 2, 3, 1)
 
     def _keep_squares(self) -> None:
         """Leave the state in which Σ w² and Σ w²y equal Σ w and Σ wy and are not kept."""
@@ -379,23 +344,3 @@ def _extend(seen: Floats, values: Floats, present: npt.NDArray[np.bool_], chosen
         high = np.where(present, values, -np.inf).max(axis=1)
     seen[0, chosen] = np.minimum(seen[0, chosen], low)
     seen[1, chosen] = np.maximum(seen[1, chosen], high)
-
-
-def _checked_edges(name: str, edges: Floats) -> Floats:
-    checked = np.array(edges, dtype=np.float64)
-    if checked.ndim != 2 or not 1 <= checked.shape[1] < _LARGEST_K:
-        raise ValueError(
-            f"{name} must be (columns, K - 1) with 2 <= K <= {_LARGEST_K}, got {checked.shape}"
-        )
-    if not np.isfinite(checked).all() or (checked[:, 1:] < checked[:, :-1]).any():
-        raise ValueError(f"{name} must be finite and non-decreasing in every row")
-    return checked
-
-
-def _checked_reference(name: str, given: Floats | None, edges: Floats) -> Floats:
-    if given is None:
-        return midhinge_of_edges(edges)
-    checked = np.array(given, dtype=np.float64)
-    if checked.shape != (edges.shape[0],) or not np.isfinite(checked).all():
-        raise ValueError(f"{name} must hold {edges.shape[0]} finite numbers, one for each column")
-    return checked

@@ -169,8 +169,8 @@ class WindowState:
             return other
         other.rows, other.weight = self.rows * factor, self.weight * factor
         other.seen = self.seen * factor
-        other.x_digests = _scaled_digests(self.x_digests, factor)
-        other.y_digests = _scaled_digests(self.y_digests, factor)
+        other.x_digests = self.x_digests.scaled(factor)
+        other.y_digests = self.y_digests.scaled(factor)
         other.epochs = {epoch: cells.scaled(factor) for epoch, cells in self.epochs.items()}
         other.overlaps = {
             epoch: overlap.scaled(factor, self.epochs[epoch])
@@ -280,13 +280,3 @@ class WindowState:
         made.x_digests, made.y_digests = parts.digests
         made.epochs, made.overlaps, made.sample = parts.epochs, parts.overlaps, parts.sample
         return made
-
-
-def _scaled_digests(digests: TDigests, factor: float) -> TDigests:
-    scaled = TDigests(digests.columns, digests.compression)
-    if factor > 0.0:
-        state = digests._state()
-        scaled._reduced = state._replace(
-            centroids=state.centroids._replace(weight=state.centroids.weight * factor)
-        )
-    return scaled
