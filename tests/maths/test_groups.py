@@ -34,9 +34,13 @@ def test_correlation_is_spearmans() -> None:
     X[:, 2] += X[:, 0]
     np.testing.assert_allclose(correlation(X), spearmanr(X).statistic, atol=1e-12)
     X[:5, 1] = np.nan
+    X[:, 3] = np.nan
     found = correlation(X)
     assert np.isfinite(found).all()
-    np.testing.assert_allclose(np.diag(found), 1.0)
+    np.testing.assert_allclose(np.diag(found), [1, 1, 1, 0])
+    # Missing values take the middle rank: they neither add to a correlation nor hide it.
+    kept = np.isfinite(X[:, 1])
+    assert found[0, 1] == pytest.approx(spearmanr(X[kept][:, :2]).statistic, abs=0.05)
 
 
 def test_a_threshold_is_an_average() -> None:

@@ -113,9 +113,11 @@ def correlation(X: Floats) -> Floats:
 
     Missing values take the column's middle rank, so that a rarely missing column still clusters.
     """
-    rank = np.apply_along_axis(rankdata, 0, np.where(np.isfinite(X), X, np.nan), nan_policy="omit")
-    rank = rank - np.nanmean(np.where(np.isfinite(rank), rank, np.nan), axis=0)
-    rank = np.where(np.isfinite(rank), rank, 0.0)
+    known = np.isfinite(X)
+    rank = np.zeros(X.shape)
+    for column, present in enumerate(known.T):
+        ranks = rankdata(X[present, column])
+        rank[present, column] = ranks - (ranks.size + 1.0) / 2.0
     size = np.sqrt((rank * rank).sum(axis=0))
     unit = rank / np.where(size > 0.0, size, 1.0)
     matrix: Floats = np.clip(unit.T @ unit, -1.0, 1.0)
