@@ -97,14 +97,20 @@ class WindowAttribution(Message):
 
 
 class ColumnDrift(_Part):
-    """Drift of one column or output against a reference; null where it is undefined."""
+    """Drift of one column or output against a reference; null where it is undefined.
+
+    A ``critical`` value is exceeded in 5 % of windows although nothing changed (independent rows).
+    """
 
     name: str
     psi: float | None = Field(description="Population-stability index over the grid's cells.")
+    psi_critical: float | None
     ks: float | None = Field(description="Kolmogorov–Smirnov distance.")
-    ks_critical: float | None = Field(description="Its 95 % critical value for these counts.")
+    ks_critical: float | None
     wasserstein: float | None = Field(description="Wasserstein-1 distance, in the column's units.")
+    wasserstein_error: float | None = Field(description="Resolution of the digests, same units.")
     missing_change: float | None = Field(description="Change of the missing-value rate.")
+    missing_change_interval: tuple[float, float] | None = Field(description="Its 95 % limits.")
 
 
 class AttributionDrift(_Part):

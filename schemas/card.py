@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from attributary.schemas.message import Message
 
 ModelName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
-PositiveSeconds = Annotated[float, Field(gt=0, le=10 * 366 * 86400)]
+PositiveSeconds = Annotated[float, Field(ge=0.001, le=10 * 366 * 86400)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
@@ -26,9 +27,8 @@ class Feature(_Part):
         default=None,
         description="Levels of a categorical; others count as '(other)'. Learnt when left out.",
     )
-    low: float | None = Field(default=None, description="Lower end of the training range.")
-    high: float | None = Field(default=None, description="Upper end of the training range.")
-    masked: bool = Field(default=False, description="Keep its raw values out of row samples.")
+    low: Finite | None = Field(default=None, description="Lower end of the training range.")
+    high: Finite | None = Field(default=None, description="Upper end of the training range.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Feature:
@@ -90,6 +90,7 @@ class Baseline(_Part):
 
     x_edges: list[list[float]] = Field(description="(columns, cells - 1), ascending per column.")
     y_edges: list[list[float]] = Field(description="(outputs, cells - 1), ascending per output.")
+    rows: Annotated[int, Field(ge=0)] = Field(description="Rows that the edges were taken from.")
 
 
 class ModelCard(Message):
@@ -102,7 +103,7 @@ class ModelCard(Message):
     outputs: list[str] = Field(default=[], max_length=1000)
     strict: bool = Field(default=False, description="Reject rows with missing or extra features.")
     pane_seconds: PositiveSeconds = DEFAULT_PANE_SECONDS
-    allowed_lateness_seconds: Annotated[float, Field(ge=0)] = 60.0
+    allowed_lateness_seconds: Annotated[float, Field(ge=0, le=10 * 366 * 86400)] = 60.0
     windows: list[WindowSpec] = Field(default=list(DEFAULT_WINDOWS), min_length=1, max_length=16)
     samples: Annotated[int, Field(ge=0, le=10_000)] = Field(
         default=0, description="Rows kept per pane with their raw values; 0 keeps none."
@@ -125,4 +126,11 @@ class ModelCard(Message):
                         f"{window.kind} window: {name}={seconds:g} is not a multiple of "
                         f"pane_seconds={self.pane_seconds:g}"
                     )
+            if isinstance(window, Hopping) and round(window.seconds * 1000) % round(
+                window.hop_seconds * 1000
+            ):
+                raise ValueError(
+                    f"hopping window: seconds={window.seconds:g} is not a multiple of "
+                    f"hop_seconds={window.hop_seconds:g}"
+                )
         return self

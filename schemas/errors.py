@@ -35,8 +35,12 @@ class Reason(str, Enum):
 
 
 class RejectedError(AttributaryError):
-    """A message or row that cannot be used; it goes to the dead letters with this reason."""
+    """A message or row that cannot be used; it goes to the dead letters with this reason.
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    ``rows`` is how many rows are lost with it: 1 where the message is too broken to tell.
+    """
+
+    def __init__(self, reason: Reason, message: str, rows: int = 1) -> None:
         super().__init__(message)
         self.reason = reason
+        self.rows = rows

@@ -40,6 +40,9 @@ class GridRecord(Message):
     )
     rows: Annotated[int, Field(ge=0)] = Field(description="Rows that the edges were taken from.")
     pane_ms: Annotated[int, Field(gt=0)]
+    samples: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="Rows kept per pane with their raw values."
+    )
     columns: list[Column]
     outputs: list[str]
     x_edges: list[list[float]]

@@ -1,0 +1,208 @@
+"""A block: a run of offsets of one source partition, and what its rows became.
+
+Everything here is a function of the block's records in offset order (and of the grids), so that
+whoever processes a block, and however its records were polled, its final sketches are the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attributary.schemas.dead_letter import DeadLetter
+from attributary.schemas.errors import Reason, RejectedError
+from attributary.schemas.manifest import Manifest, ModelCount
+from attributary.schemas.row import RowError
+from attributary.schemas.sketch import SketchHeader
+from attributary.workers.maths.pane import PaneSketch
+from attributary.workers.stream.decode import Record, Staged, decode
+from attributary.workers.stream.encode import Batch, Refusal, encode, refusal
+from attributary.workers.stream.epoch import Epoch
+from attributary.workers.stream.options import IngestOptions
+
+UNKNOWN_MODEL = ""
+
+
+@dataclass
+class PaneState:
+    """One pane of one model in one block; ``sent`` is how many of its rows are acknowledged."""
+
+    sketch: PaneSketch
+    rows: int = 0
+    sent: int = 0
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A dead letter to send, and how many rows of which model it stands for."""
+
+    letter: DeadLetter
+    record: Record
+    model: str
+    rows: int
+
+
+@dataclass
+class ModelBlock:
+    """One model's rows in one block. Without an epoch, rows wait in ``staged``."""
+
+    epoch: Epoch | None = None
+    staged: list[Staged] = field(default_factory=list)
+    panes: dict[int, PaneState] = field(default_factory=dict)
+    rejected: Counter[str] = field(default_factory=Counter)
+    event_time: int | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for a grid."""
+        return sum(staged.rows for staged in self.staged)
+
+    def add(self, batch: Batch, options: IngestOptions) -> None:
+        """Count usable rows in their panes."""
+        assert self.epoch is not None  # noqa: S101
+        width = self.epoch.record.pane_ms
+        panes = batch.times // width * width
+        for pane in np.unique(panes).tolist():
+            state = self.panes.get(pane)
+            if state is None:
+                sketch = PaneSketch(
+                    self.epoch.grid,
+                    compression=options.compression,
+                    sample_size=self.epoch.record.samples,
+                    blocks=self.epoch.layout.groups,
+                )
+                state = self.panes[pane] = PaneState(sketch)
+            chosen = panes == pane
+            state.sketch.update(
+                batch.X[chosen],
+                batch.Y[chosen],
+                None if batch.weight is None else batch.weight[chosen],
+                hashes=batch.hashes[chosen],
+                event_times=batch.times[chosen],
+            )
+            state.rows += int(chosen.sum())
+        highest = int(batch.times.max())
+        self.event_time = highest if self.event_time is None else max(highest, self.event_time)
+
+
+@dataclass
+class Block:
+    """Offsets [first, upto) of one partition."""
+
+    topic: str
+    partition: int
+    options: IngestOptions
+    first: int
+    first_timestamp: int
+    previous: int | None
+    upto: int
+    sealed: bool = False
+    models: dict[str, ModelBlock] = field(default_factory=dict)
+    rejections: list[Rejection] = field(default_factory=list)
+
+    @property
+    def finished(self) -> bool:
+        """No later record changes this block."""
+        return self.sealed and not any(model.staged for model in self.models.values())
+
+    def holds(self, record: Record) -> bool:
+        """Say whether the next record of the partition belongs to this block."""
+        size, span = self.options.block_offsets, round(self.options.block_seconds * 1000)
+        return (
+            record.offset // size == self.first // size
+            and record.timestamp // span <= self.first_timestamp // span
+        )
+
+    def add(self, record: Record) -> None:
+        """Decode the record and stage its rows."""
+        self.upto = record.offset + 1
+        try:
+            decoded = decode(record, self.options)
+        except RejectedError as error:
+            self.refuse(UNKNOWN_MODEL, Refusal(record, error.rows, error.reason, str(error)))
+            return
+        errors = list(decoded.errors)
+        for name, staged in decoded.staged:
+            if name not in self.models and len(self.models) > self.options.max_models:
+                text = f"a block counts at most {self.options.max_models} models"
+                errors += [RowError(staged.index, Reason.TOO_MANY_MODELS, text)] * staged.rows
+                continue
+            self.models.setdefault(name, ModelBlock()).staged.append(staged)
+        if errors:
+            self.refuse(UNKNOWN_MODEL, refusal(record, errors))
+
+    def count(self, name: str, epoch: Epoch | None) -> None:
+        """Count the staged rows of a model; ``epoch`` is bound where it has none in this block."""
+        model = self.models[name]
+        model.epoch = model.epoch or epoch
+        if model.epoch is None:
+            return
+        staged, model.staged = model.staged, []
+        place = f"{self.topic}/{self.partition}"
+        for part in encode(staged, model.epoch.layout, self.options.max_future_seconds, place):
+            if isinstance(part, Batch):
+                model.add(part, self.options)
+            else:
+                self.refuse(name, part)
+
+    def refuse(self, name: str, refused: Refusal) -> None:
+        """Count rejected rows, and keep one dead letter for their record."""
+        rejected = self.models.setdefault(name, ModelBlock()).rejected
+        if refused.errors:
+            rejected.update(error.reason.value for error in refused.errors)
+        else:
+            rejected[refused.reason.value] += refused.rows
+        letter = DeadLetter(
+            topic=self.topic,
+            partition=self.partition,
+            offset=refused.record.offset,
+            reason=refused.reason.value,
+            message=refused.message,
+            first_seen=refused.record.timestamp,
+            rows=tuple(error.index for error in refused.errors),
+        )
+        self.rejections.append(Rejection(letter, refused.record, name, refused.rows))
+
+    def header(self, name: str, pane: int, epoch: Epoch, rows: int) -> SketchHeader:
+        """Return what the sketch of a pane says of itself now."""
+        return SketchHeader(
+            model=name,
+            topic=self.topic,
+            partition=self.partition,
+            block=self.first,
+            pane=pane,
+            epoch=epoch.record.epoch,
+            upto=self.upto,
+            rows=rows,
+        )
+
+    def manifest(self, end_offset: int) -> Manifest:
+        """Return what the block's rows became so far."""
+        return Manifest(
+            topic=self.topic,
+            partition=self.partition,
+            block=self.first,
+            upto=self.upto,
+            previous=self.previous,
+            sealed=self.finished,
+            end_offset=end_offset,
+            models={
+                name: ModelCount(
+                    accepted={pane: state.rows for pane, state in model.panes.items()},
+                    rejected=dict(model.rejected),
+                    waiting=model.waiting,
+                    event_time=model.event_time,
+                )
+                for name, model in self.models.items()
+            },
+        )
+
+
+def staged_of(blocks: Sequence[Block], model: str) -> list[Staged]:
+    """Return the rows of a model that wait for its grid, in offset order."""
+    return [
+        entry for block in blocks if model in block.models for entry in block.models[model].staged
+    ]

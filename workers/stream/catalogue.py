@@ -1,0 +1,69 @@
+"""Model cards and grids as the control topics give them; every worker holds the same."""
+
+from __future__ import annotations
+
+import logging
+
+from attributary.schemas.card import ModelCard
+from attributary.schemas.errors import RejectedError
+from attributary.schemas.grid import GridRecord
+from attributary.workers.stream.epoch import Epoch
+
+_log = logging.getLogger(__name__)
+
+
+class ControlCatalogue:
+    """Cards by model and grids by (model, epoch), fed in the topics' order."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._cards: dict[str, ModelCard] = {}
+        self._epochs: dict[str, dict[int, Epoch]] = {}
+
+    def add_card(self, key: bytes | None, value: bytes | None) -> None:
+        """Take a record of the models topic; a null value withdraws the card of its key."""
+        if value is None:
+            self._cards.pop((key or b"").decode("utf-8", "replace"), None)
+        else:
+            try:
+                card = ModelCard.from_bytes(value)
+            except RejectedError as error:
+                _log.warning("ignored a model card that cannot be read: %s", error)
+                return
+            self._cards[card.model] = card
+        self.version += 1
+
+    def add_grid(self, value: bytes | None) -> None:
+        """Take a record of the grids topic; only the first one of an epoch holds."""
+        if value is None:
+            return
+        try:
+            record = GridRecord.from_bytes(value)
+            epochs = self._epochs.setdefault(record.model, {})
+            if record.epoch in epochs:
+                return
+            epochs[record.epoch] = Epoch.from_record(record)
+        except (RejectedError, ValueError) as error:
+            _log.warning("ignored a grid that cannot be read: %s", error)
+            return
+        self.version += 1
+
+    def card(self, model: str) -> ModelCard | None:
+        """Return the model's card, or None."""
+        return self._cards.get(model)
+
+    def epoch(self, model: str) -> Epoch | None:
+        """Return the model's newest grid epoch, or None where its card needs another."""
+        epochs = self._epochs.get(model)
+        if not epochs:
+            return None
+        newest = epochs[max(epochs)]
+        return newest if newest.serves(self._cards.get(model)) else None
+
+    def next_epoch(self, model: str) -> int:
+        """Return the number that a new epoch of the model takes."""
+        return max(self._epochs.get(model, {}), default=-1) + 1
+
+    def epoch_of(self, model: str, number: int) -> Epoch | None:
+        """Return one epoch of a model, or None where it is not known (yet)."""
+        return self._epochs.get(model, {}).get(number)

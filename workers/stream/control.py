@@ -1,0 +1,78 @@
+"""Reads the control topics (models, grids) into the catalogue: all of them, before anything else runs.
+
+Every worker needs every card and grid, from the first record on, and must know when it has caught up.
+A consumer group would share the partitions out instead, so this is a reader without a group.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from mode import Service
+
+from attributary.schemas.connection import Connection
+from attributary.schemas.errors import BrokerError
+from attributary.schemas.topics import Topics
+from attributary.workers.stream.catalogue import ControlCatalogue
+
+
+class ControlReader(Service):
+    """Follows the control topics; ``on_start`` returns once the catalogue is complete."""
+
+    def __init__(self, connection: Connection, topics: Topics, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.catalogue = ControlCatalogue()
+        self._connection = connection
+        self._topics = topics
+        self._consumer: AIOKafkaConsumer | None = None
+
+    async def on_start(self) -> None:
+        """Read both topics up to where they end now."""
+        consumer = self._consumer = AIOKafkaConsumer(
+            **self._connection.client_arguments(),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        await consumer.start()
+        await consumer.topics()
+        partitions = [
+            TopicPartition(topic, partition)
+            for topic in (self._topics.models, self._topics.grids)
+            for partition in sorted(await self._partitions_of(consumer, topic))
+        ]
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        ends = await consumer.end_offsets(partitions)
+        for partition, end in ends.items():
+            while await consumer.position(partition) < end:
+                await self._read(consumer, timeout_ms=200)
+
+    async def on_stop(self) -> None:
+        """Close the consumer."""
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+    @Service.task
+    async def _follow(self) -> None:
+        assert self._consumer is not None  # noqa: S101
+        while not self.should_stop:
+            await self._read(self._consumer, timeout_ms=500)
+
+    async def _read(self, consumer: AIOKafkaConsumer, timeout_ms: int) -> None:
+        for partition, records in (await consumer.getmany(timeout_ms=timeout_ms)).items():
+            for record in records:
+                if partition.topic == self._topics.models:
+                    self.catalogue.add_card(record.key, record.value)
+                else:
+                    self.catalogue.add_grid(record.value)
+
+    @staticmethod
+    async def _partitions_of(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
+        found: set[int] | None = consumer.partitions_for_topic(topic)
+        if not found:
+            raise BrokerError(
+                f"the topic {topic} does not exist; run `attributary topics create` first"
+            )
+        return found

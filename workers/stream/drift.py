@@ -1,0 +1,178 @@
+"""Drift of a model's final windows, against its first full window and against the preceding one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from attributary.schemas.attribution import AttributionDrift, ColumnDrift, Window, WindowDrift
+from attributary.workers.maths import agreement
+from attributary.workers.maths.drift import digest_drift
+from attributary.workers.maths.drift_masses import missing_change, stability
+from attributary.workers.maths.tdigest import TDigests
+from attributary.workers.maths.window import WindowScores
+from attributary.workers.stream.layout import Floats, Layout
+from attributary.workers.stream.model_merge import Due
+
+ReferenceKind = Literal["baseline", "preceding"]
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What is kept of a window to compare later ones with."""
+
+    window: Window
+    rows: int
+    x_digests: TDigests
+    y_digests: TDigests
+    scores: WindowScores
+
+    @classmethod
+    def of(cls, due: Due, scores: WindowScores) -> Remembered:
+        """Return what is kept of a window that is due; its state is not changed afterwards."""
+        return cls(due.window, due.rows, due.state.x_digests, due.state.y_digests, scores)
+
+
+class DriftBook:
+    """The reference windows of one model, by kind of window: a first full one, and the latest."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._baselines: dict[int, Remembered] = {}
+        self._latest: dict[int, dict[int, Remembered]] = {}
+
+    def compare(
+        self, model: str, due: Due, scores: WindowScores, oldest: int, now: int
+    ) -> Iterator[WindowDrift]:
+        """Yield the window's drift against each reference there is, per output; then remember it.
+
+        ``oldest`` is the start of the model's first pane: a window that begins before is not full.
+        """
+        current = Remembered.of(due, scores)
+        latest = self._latest.setdefault(due.spec, {})
+        baseline = self._baselines.get(due.spec)
+        if baseline is not None and baseline.window.start < due.window.start:
+            yield from self._messages(model, "baseline", baseline, current, now)
+        before = [start for start in latest if latest[start].window.end <= due.window.start]
+        if before:
+            yield from self._messages(model, "preceding", latest[max(before)], current, now)
+        if due.window.start >= oldest and (
+            baseline is None or baseline.window.start >= due.window.start
+        ):
+            self._baselines[due.spec] = current
+        latest[due.window.start] = current
+        # Older than the newest that ended by this window's start: nothing later looks at them.
+        for start in [start for start in before if start < max(before)]:
+            del latest[start]
+
+    def _messages(
+        self,
+        model: str,
+        kind: ReferenceKind,
+        reference: Remembered,
+        current: Remembered,
+        now: int,
+    ) -> Iterator[WindowDrift]:
+        names = [column.name for column in self._layout.columns]
+        edges = current.scores.profile
+        features = _columns(
+            names, reference.x_digests, current.x_digests, None if edges is None else edges.x_edges
+        )
+        outputs = _columns(
+            self._layout.outputs,
+            reference.y_digests,
+            current.y_digests,
+            _deciles(reference.y_digests),
+        )
+        for index, output in enumerate(self._layout.outputs):
+            yield WindowDrift(
+                model=model,
+                output=output,
+                window=current.window,
+                revision=current.rows,
+                reference=kind,
+                reference_window=reference.window,
+                computed_at=now,
+                rows=current.rows,
+                reference_rows=reference.rows,
+                features=features,
+                output_drift=outputs[index],
+                attributions=_agreement(reference.scores, current.scores, index),
+            )
+
+
+def _deciles(digests: TDigests) -> Floats:
+    """Return the deciles of each column, (columns, 9): the bins that outputs are compared in."""
+    deciles: Floats = np.nan_to_num(digests.quantile(np.arange(1, 10) / 10).T, nan=0.0)
+    return deciles
+
+
+def _columns(
+    names: list[str] | tuple[str, ...],
+    reference: TDigests,
+    current: TDigests,
+    edges: Floats | None,
+) -> list[ColumnDrift]:
+    far = digest_drift(reference, current)
+    unknown: list[float | None] = [None] * len(names)
+    psi, critical = unknown, unknown
+    if edges is not None:
+        found = stability(_masses(reference, edges), _masses(current, edges))
+        psi, critical = found.psi.tolist(), found.critical.tolist()
+    missing = missing_change(
+        reference.nan_count + reference.inf_count,
+        reference.count + reference.nan_count + reference.inf_count,
+        current.nan_count + current.inf_count,
+        current.count + current.nan_count + current.inf_count,
+    )
+    fields = (
+        psi,
+        critical,
+        far.ks.tolist(),
+        far.ks_critical.tolist(),
+        far.wasserstein.tolist(),
+        far.wasserstein_error.tolist(),
+        missing.change.tolist(),
+        missing.low.tolist(),
+        missing.high.tolist(),
+    )
+    return [
+        ColumnDrift(
+            name=name,
+            psi=row[0],
+            psi_critical=row[1],
+            ks=row[2],
+            ks_critical=row[3],
+            wasserstein=row[4],
+            wasserstein_error=row[5],
+            missing_change=row[6],
+            missing_change_interval=None if row[7] is None else (row[7], row[8]),
+        )
+        for name, row in zip(names, zip(*fields, strict=True), strict=True)
+    ]
+
+
+def _masses(digests: TDigests, edges: Floats) -> Floats:
+    """Return the rows of each column between its edges, (columns, edges + 1)."""
+    below = digests.cdf(edges.T).T
+    columns = len(edges)
+    shares = np.diff(below, axis=1, prepend=np.zeros((columns, 1)), append=np.ones((columns, 1)))
+    masses: Floats = np.maximum(np.nan_to_num(shares, nan=0.0), 0.0) * digests.count[:, None]
+    return masses
+
+
+def _agreement(reference: WindowScores, current: WindowScores, output: int) -> AttributionDrift:
+    before, now = reference.scores.score[output], current.scores.score[output]
+    strong_before = np.abs(2 * before - 1)
+    strong_now = np.abs(2 * now - 1)
+    return AttributionDrift(
+        kendall=agreement.kendall_tau(before, now),
+        spearman=agreement.spearman_rho(before, now),
+        jaccard_at_8=agreement.jaccard_at_k(strong_before, strong_now),
+        ndcg_at_8=agreement.ndcg_at_k(strong_before, strong_now),
+        procrustes=agreement.procrustes_residual(2 * before - 1, 2 * now - 1),
+        symmetric_kl=agreement.symmetric_kl(before, now),
+    )

@@ -1,0 +1,152 @@
+"""Staged rows to arrays on a layout, and the rows that cannot be used, by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from attributary.schemas.arrow import ArrowRows
+from attributary.schemas.errors import Reason, RejectedError
+from attributary.schemas.row import Row, RowError, event_time_ms
+from attributary.workers.maths.sample import hash_ids
+from attributary.workers.stream.decode import Record, Staged
+from attributary.workers.stream.layout import Floats, Layout
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Usable rows in order: X (n, columns), Y (n, outputs), weight (n,) or None where all are 1,
+    event times in milliseconds (n,), and hashes of the row ids (n,)."""
+
+    X: Floats
+    Y: Floats
+    weight: Floats | None
+    times: npt.NDArray[np.int64]
+    hashes: npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Rows of one record that cannot be used; no ``errors``: all of it, for ``reason``."""
+
+    record: Record
+    rows: int
+    reason: Reason
+    message: str
+    errors: tuple[RowError, ...] = ()
+
+
+def encode(
+    staged: Sequence[Staged], layout: Layout, max_future_seconds: float, place: str
+) -> Iterator[Batch | Refusal]:
+    """Yield the rows as arrays in order; ``place`` (topic/partition) names rows without an id."""
+    for is_row, run in groupby(staged, lambda entry: isinstance(entry.content, Row)):
+        if is_row:
+            yield from _encode_rows(list(run), layout, max_future_seconds, place)
+        else:
+            for entry in run:
+                yield from _encode_arrow(entry, layout, max_future_seconds, place)
+
+
+def _encode_rows(
+    staged: list[Staged], layout: Layout, max_future: float, place: str
+) -> Iterator[Batch | Refusal]:
+    rows = [entry.content for entry in staged if isinstance(entry.content, Row)]
+    encoded = layout.encode(rows)
+    errors = list(encoded.errors)
+    times = np.zeros(len(encoded.kept), dtype=np.int64)
+    usable = np.ones(len(encoded.kept), dtype=bool)
+    for position, index in enumerate(encoded.kept):
+        record = staged[index].record
+        try:
+            time = times[position] = event_time_ms(rows[index].time, record.timestamp)
+            if _ahead(time, record) > max_future:
+                raise RejectedError(Reason.FAR_FUTURE, _far_future(time, record, max_future))
+        except RejectedError as error:
+            usable[position] = False
+            errors.append(RowError(index, error.reason, str(error)))
+    if usable.any():
+        hashes = hash_ids([_row_id(rows[i], staged[i], place) for i in encoded.kept])
+        yield _batch(encoded.X, encoded.Y, encoded.weight, times, hashes, usable)
+    errors.sort(key=lambda error: error.index)
+    for _, found in groupby(errors, lambda error: staged[error.index].record.offset):
+        within = list(found)
+        yield refusal(
+            staged[within[0].index].record,
+            [RowError(staged[e.index].index, e.reason, e.message) for e in within],
+        )
+
+
+def _encode_arrow(
+    entry: Staged, layout: Layout, max_future: float, place: str
+) -> Iterator[Batch | Refusal]:
+    record, rows = entry.record, entry.content
+    assert isinstance(rows, ArrowRows)  # noqa: S101
+    try:
+        encoded = layout.encode_arrow(rows)
+    except RejectedError as error:
+        yield Refusal(record, rows.rows, error.reason, str(error))
+        return
+    times = rows.time
+    if times is None:
+        times = np.full(rows.rows, record.timestamp, dtype=np.int64)
+    usable = (times - record.timestamp) / 1000 <= max_future
+    ids = rows.ids or [_place(place, record, index) for index in range(rows.rows)]
+    if usable.any():
+        yield _batch(encoded.X, encoded.Y, encoded.weight, times, hash_ids(ids), usable)
+    if not usable.all():
+        yield refusal(
+            record,
+            [
+                RowError(
+                    int(index),
+                    Reason.FAR_FUTURE,
+                    _far_future(int(times[index]), record, max_future),
+                )
+                for index in np.flatnonzero(~usable)
+            ],
+        )
+
+
+def refusal(record: Record, errors: Sequence[RowError]) -> Refusal:
+    """Return the refusal of some rows of one record; the first error speaks for all."""
+    return Refusal(record, len(errors), errors[0].reason, errors[0].message, tuple(errors))
+
+
+def _batch(
+    X: Floats,
+    Y: Floats,
+    weight: Floats | None,
+    times: npt.NDArray[np.int64],
+    hashes: npt.NDArray[np.uint64],
+    usable: npt.NDArray[np.bool_],
+) -> Batch:
+    if usable.all():
+        return Batch(X, Y, weight, times, hashes)
+    kept = None if weight is None else weight[usable]
+    return Batch(X[usable], Y[usable], kept, times[usable], hashes[usable])
+
+
+def _ahead(time: int, record: Record) -> float:
+    return (time - record.timestamp) / 1000
+
+
+def _far_future(time: int, record: Record, most: float) -> str:
+    return (
+        f"event time is {_ahead(time, record):.0f} s ahead of the broker's clock, at most "
+        f"{most:g} s is allowed; numbers are seconds since 1970"
+    )
+
+
+def _row_id(row: Row, staged: Staged, place: str) -> bytes:
+    if row.id is not None:
+        return str(row.id).encode("utf-8", "surrogatepass")
+    return _place(place, staged.record, staged.index)
+
+
+def _place(place: str, record: Record, index: int) -> bytes:
+    return f"{place}/{record.offset}/{index}".encode()

@@ -1,0 +1,214 @@
+"""Grids in use: the epoch's record made usable, and how a new epoch is proposed.
+
+Every worker proposes what it sees; the first record of an epoch in the grids topic's order is the one
+that all use, so no coordinator is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attributary.schemas.arrow import ArrowRows
+from attributary.schemas.card import DEFAULT_PANE_SECONDS, Baseline, ModelCard
+from attributary.schemas.errors import Reason, RejectedError
+from attributary.schemas.grid import GridRecord
+from attributary.schemas.row import FeatureValue, Row
+from attributary.workers.maths.binning import midhinge_of_edges
+from attributary.workers.maths.grid import Grid, departed
+from attributary.workers.maths.pane import PaneSketch
+from attributary.workers.stream.decode import Staged
+from attributary.workers.stream.encode import Batch, Refusal, encode
+from attributary.workers.stream.layout import Layout, output_names
+from attributary.workers.stream.options import IngestOptions
+
+# Cells of one pane sketch over all (column, output) pairs: bounds a sketch's bytes and memory.
+_CELL_BUDGET = 2**19
+_MOST_CELLS, _FEWEST_CELLS = 16, 4
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of one model: its record, its columns and its grid."""
+
+    record: GridRecord
+    layout: Layout
+    grid: Grid
+
+    @classmethod
+    def from_record(cls, record: GridRecord, *, strict: bool = False) -> Epoch:
+        """Return the usable form; ValueError where the record contradicts itself."""
+        columns, outputs = len(record.columns), len(record.outputs)
+        if (len(record.x_edges), len(record.y_edges)) != (columns, outputs):
+            raise ValueError(
+                f"the grid of {record.model!r} has edges for {len(record.x_edges)} columns and "
+                f"{len(record.y_edges)} outputs; it names {columns} and {outputs}"
+            )
+        grid = Grid(
+            epoch=record.epoch,
+            x_edges=np.array(record.x_edges, dtype=np.float64),
+            y_edges=np.array(record.y_edges, dtype=np.float64),
+            x_reference=np.array(record.x_reference, dtype=np.float64),
+            y_reference=np.array(record.y_reference, dtype=np.float64),
+        )
+        return cls(record, Layout(record.columns, record.outputs, strict=strict), grid)
+
+    def serves(self, card: ModelCard | None) -> bool:
+        """Say whether rows of a model with this card can be counted on this epoch."""
+        if card is None:
+            return True
+        if pane_ms(card) != self.record.pane_ms:
+            return False
+        if not card.features:
+            return not card.outputs or tuple(card.outputs) == self.layout.outputs
+        seen: dict[str, list[FeatureValue]] = {}
+        for column in self.layout.columns:
+            if column.level is not None:
+                seen.setdefault(column.feature, []).append(column.level)
+        widest = len(self.layout.columns)
+        return Layout.learn(card, seen, self.layout.outputs, max_levels=widest) == self.layout
+
+
+def pane_ms(card: ModelCard | None) -> int:
+    """Return the width of the model's panes in milliseconds."""
+    return round((card.pane_seconds if card is not None else DEFAULT_PANE_SECONDS) * 1000)
+
+
+def learn_layout(
+    card: ModelCard | None, batches: Sequence[Row | ArrowRows], options: IngestOptions
+) -> Layout:
+    """Return the layout for a model's first rows; RejectedError where it exceeds the limits."""
+    values: dict[str, list[FeatureValue]] = {}
+    outputs: list[str] = []
+    for batch in batches:
+        if isinstance(batch, Row):
+            named = output_names(batch.outputs)
+            for name, value in batch.features.items():
+                values.setdefault(name, []).append(value)
+        else:
+            named = list(batch.outputs)
+            for name, column in batch.features.items():
+                values.setdefault(name, []).extend(column.to_pylist())
+        outputs = outputs or named
+    layout = Layout.learn(card, values, outputs, max_levels=options.max_levels)
+    for what, found, most in (
+        ("columns", len(layout.columns), options.max_columns),
+        ("outputs", len(layout.outputs), options.max_outputs),
+    ):
+        if not 0 < found <= most:
+            raise RejectedError(
+                Reason.TOO_LARGE, f"the model has {found} {what}; from 1 to {most} are possible"
+            )
+    return layout
+
+
+def propose_first(
+    model: str,
+    card: ModelCard | None,
+    number: int,
+    staged: Sequence[Staged],
+    options: IngestOptions,
+) -> GridRecord:
+    """Return the first grid of a layout: from the card's baseline, else from the model's first rows.
+
+    RejectedError where the rows allow none: the layout is too wide, or none of them fits it.
+    """
+    chosen: list[Staged] = []
+    for entry in staged:
+        chosen.append(entry)
+        if sum(kept.rows for kept in chosen) >= options.grid_rows:
+            break
+    layout = learn_layout(card, [entry.content for entry in chosen], options)
+    parts = list(encode(chosen, layout, options.max_future_seconds, place=model))
+    batches = [part for part in parts if isinstance(part, Batch)]
+    if not batches:
+        refused = next(part for part in parts if isinstance(part, Refusal))
+        raise RejectedError(refused.reason, refused.message)
+    X = np.concatenate([batch.X for batch in batches])
+    Y = np.concatenate([batch.Y for batch in batches])
+    grid = Grid.from_rows(X, Y, cells=cells_for(X.shape[1], Y.shape[1]), epoch=number)
+    rows = len(X)
+    if card is not None and (baseline := card.baseline) is not None:
+        grid, rows = _from_baseline(baseline, layout, number), baseline.rows
+    return _record(model, card, layout, grid, rows=rows, layout_epoch=number)
+
+
+def propose_next(
+    epoch: Epoch, card: ModelCard | None, panes: Sequence[PaneSketch], options: IngestOptions
+) -> GridRecord | None:
+    """Return a grid for rows that have left ``epoch``'s, or for a grid from too few rows, else None.
+
+    ``panes`` are all sketches of one block. The new edges are the quantiles of their digests.
+    """
+    if not panes:
+        return None
+    state, x_digests, y_digests = (
+        panes[0].comovement.copy(),
+        panes[0].x_digests.copy(),
+        panes[0].y_digests.copy(),
+    )
+    for pane in panes[1:]:
+        state.merge(pane.comovement)
+        x_digests.merge(pane.x_digests)
+        y_digests.merge(pane.y_digests)
+    rows = sum(pane.rows for pane in panes)
+    scanty = epoch.record.rows < options.grid_rows <= rows
+    if not scanty and not departed(state).any:
+        return None
+    ranks = (np.arange(1024) + 0.5) / 1024
+    grid = Grid.from_rows(
+        x_digests.quantile(ranks),
+        y_digests.quantile(ranks),
+        cells=epoch.grid.cells,
+        epoch=epoch.record.epoch + 1,
+    )
+    return _record(
+        epoch.record.model, card, epoch.layout, grid, rows=rows, layout_epoch=epoch.record.layout
+    )
+
+
+def _from_baseline(baseline: Baseline, layout: Layout, number: int) -> Grid:
+    found = (len(baseline.x_edges), len(baseline.y_edges))
+    expected = (len(layout.columns), len(layout.outputs))
+    if found != expected:
+        raise RejectedError(
+            Reason.WRONG_TYPE,
+            f"the card's baseline has edges for {found[0]} columns and {found[1]} outputs, its "
+            f"features make {expected[0]} and {expected[1]}; register a card that agrees",
+        )
+    x_edges = np.array(baseline.x_edges, dtype=np.float64)
+    y_edges = np.array(baseline.y_edges, dtype=np.float64)
+    try:
+        return Grid(
+            number, x_edges, y_edges, midhinge_of_edges(x_edges), midhinge_of_edges(y_edges)
+        )
+    except ValueError as error:
+        raise RejectedError(Reason.WRONG_TYPE, f"the card's baseline: {error}") from None
+
+
+def cells_for(columns: int, outputs: int) -> int:
+    """Return K, the cells a side, so that a pane of a wide model stays bounded."""
+    affordable = math.isqrt(_CELL_BUDGET // max(1, columns * outputs))
+    return max(_FEWEST_CELLS, min(_MOST_CELLS, affordable))
+
+
+def _record(
+    model: str, card: ModelCard | None, layout: Layout, grid: Grid, *, rows: int, layout_epoch: int
+) -> GridRecord:
+    return GridRecord(
+        model=model,
+        epoch=grid.epoch,
+        layout=layout_epoch,
+        rows=rows,
+        pane_ms=pane_ms(card),
+        samples=0 if card is None else card.samples,
+        columns=list(layout.columns),
+        outputs=list(layout.outputs),
+        x_edges=grid.x_edges.tolist(),
+        y_edges=grid.y_edges.tolist(),
+        x_reference=grid.x_reference.tolist(),
+        y_reference=grid.y_reference.tolist(),
+    )

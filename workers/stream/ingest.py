@@ -1,0 +1,201 @@
+"""Rows of one source partition to pane sketches: a pure state machine over the partition's log.
+
+Sketches and manifests are cumulative per block, and the offset to commit is always the start of the
+oldest unfinished block, once all before it is acknowledged. So a crash, a rebalance or a second owner
+replays at most the open blocks, and a replay overwrites instead of adding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from attributary.schemas.card import ModelCard
+from attributary.schemas.errors import RejectedError
+from attributary.schemas.grid import GridRecord
+from attributary.schemas.manifest import Manifest
+from attributary.schemas.sketch import SketchHeader
+from attributary.workers.stream.block import Block, PaneState, Rejection, staged_of
+from attributary.workers.stream.decode import Record, Staged
+from attributary.workers.stream.encode import Refusal
+from attributary.workers.stream.epoch import Epoch, propose_first, propose_next
+from attributary.workers.stream.options import IngestOptions
+
+
+class Catalogue(Protocol):
+    """Cards and grids as the control topics give them."""
+
+    def card(self, model: str) -> ModelCard | None:
+        """Return the model's card, or None."""
+
+    def epoch(self, model: str) -> Epoch | None:
+        """Return the model's newest grid epoch that its card can use, or None."""
+
+    def next_epoch(self, model: str) -> int:
+        """Return the number that a new epoch of the model takes."""
+
+
+@dataclass(frozen=True)
+class Flush:
+    """What must be acknowledged before ``commit`` may be committed."""
+
+    rejections: list[Rejection]
+    sketches: list[tuple[SketchHeader, bytes]]
+    manifests: list[Manifest]
+    commit: int | None
+    #: Rows of each model that are in a sketch for the first time.
+    accepted: Counter[str]
+    sent: list[tuple[PaneState, int]]
+    rejected: list[tuple[Block, int]]
+    finished: int
+
+
+class PartitionIngest:
+    """One source partition. ``now`` is monotonic seconds, used only to wait for first rows."""
+
+    def __init__(
+        self, topic: str, partition: int, catalogue: Catalogue, options: IngestOptions
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._catalogue = catalogue
+        self._options = options
+        self._blocks: deque[Block] = deque()
+        self._waiting_since: dict[str, float] = {}
+        self._renewals: list[GridRecord] = []
+
+    def add(self, records: Sequence[Record], now: float) -> None:
+        """Take the partition's next records, in offset order."""
+        for record in records:
+            if not self._blocks or not self._blocks[-1].holds(record):
+                self._open(record)
+            self._blocks[-1].add(record)
+        self.count(now)
+
+    def count(self, now: float) -> None:
+        """Count staged rows; call it when grids have become known too."""
+        waiting: dict[str, float] = {}
+        for block in self._blocks:
+            self._count_block(block)
+            for name, model in block.models.items():
+                if model.staged:
+                    waiting[name] = self._waiting_since.get(name, now)
+        self._waiting_since = waiting
+
+    def proposals(self, now: float) -> list[GridRecord]:
+        """Return grids to propose: for models that wait, and for data that left its grid."""
+        proposed, self._renewals = self._renewals, []
+        for name, since in list(self._waiting_since.items()):
+            staged = staged_of(self._blocks, name)
+            card = self._catalogue.card(name)
+            enough = sum(entry.rows for entry in staged) >= self._options.grid_rows
+            enough = enough or (card is not None and card.baseline is not None)
+            if enough or now - since >= self._options.grid_wait_seconds:
+                try:
+                    proposed.append(self._propose(name, staged))
+                except RejectedError as error:
+                    self._refuse_waiting(name, error)
+        return proposed
+
+    @property
+    def waiting_rows(self) -> int:
+        """Rows held back until their model's grid is known."""
+        return sum(
+            entry.rows for name in self._waiting_since for entry in staged_of(self._blocks, name)
+        )
+
+    def flush(self, end_offset: int) -> Flush:
+        """Return all that is not acknowledged yet; pass it to ``acknowledged`` once it is."""
+        sketches: list[tuple[SketchHeader, bytes]] = []
+        sent: list[tuple[PaneState, int]] = []
+        accepted: Counter[str] = Counter()
+        for block in self._blocks:
+            for name, model in block.models.items():
+                for pane, state in model.panes.items():
+                    if state.rows > state.sent and model.epoch is not None:
+                        header = block.header(name, pane, model.epoch, state.rows)
+                        sketches.append((header, state.sketch.to_bytes()))
+                        sent.append((state, state.rows))
+                        accepted[name] += state.rows - state.sent
+        finished = 0
+        while finished < len(self._blocks) and self._blocks[finished].finished:
+            finished += 1
+        return Flush(
+            rejections=[rejection for block in self._blocks for rejection in block.rejections],
+            sketches=sketches,
+            manifests=[block.manifest(end_offset) for block in self._blocks],
+            commit=self._blocks[finished].first if self._blocks else None,
+            accepted=accepted,
+            sent=sent,
+            rejected=[(block, len(block.rejections)) for block in self._blocks],
+            finished=finished,
+        )
+
+    def acknowledged(self, flush: Flush) -> None:
+        """Forget what ``flush`` carried: the broker holds it now."""
+        for state, rows in flush.sent:
+            state.sent = rows
+        for block, count in flush.rejected:
+            del block.rejections[:count]
+        for _ in range(flush.finished):
+            self._blocks.popleft()
+
+    def _open(self, record: Record) -> None:
+        previous = None
+        if self._blocks:
+            block = self._blocks[-1]
+            # Offsets without a record (transaction markers) up to here hold no rows: covered.
+            block.upto = record.offset
+            block.sealed = True
+            previous = block.first
+            self._count_block(block)
+            self._renew(block)
+        self._blocks.append(
+            Block(
+                topic=self.topic,
+                partition=self.partition,
+                options=self._options,
+                first=record.offset,
+                first_timestamp=record.timestamp,
+                previous=previous,
+                upto=record.offset,
+            )
+        )
+
+    def _count_block(self, block: Block) -> None:
+        for name, model in list(block.models.items()):
+            if model.staged:
+                block.count(name, self._catalogue.epoch(name))
+
+    def _propose(self, name: str, staged: list[Staged]) -> GridRecord:
+        return propose_first(
+            name,
+            self._catalogue.card(name),
+            self._catalogue.next_epoch(name),
+            staged,
+            self._options,
+        )
+
+    def _refuse_waiting(self, name: str, error: RejectedError) -> None:
+        for block in self._blocks:
+            model = block.models.get(name)
+            if model is None:
+                continue
+            staged, model.staged = model.staged, []
+            for entry in staged:
+                refused = Refusal(entry.record, entry.rows, error.reason, str(error))
+                block.refuse(name, refused)
+        del self._waiting_since[name]
+
+    def _renew(self, block: Block) -> None:
+        """Propose a new epoch for each model whose rows in the sealed block left their grid."""
+        for name, model in block.models.items():
+            epoch = model.epoch
+            if epoch is None or epoch is not self._catalogue.epoch(name):
+                continue
+            panes = [model.panes[pane].sketch for pane in sorted(model.panes)]
+            record = propose_next(epoch, self._catalogue.card(name), panes, self._options)
+            if record is not None:
+                self._renewals.append(record)

@@ -1,0 +1,249 @@
+"""The shell around ingest: polls rows, flushes sketches, commits what is acknowledged.
+
+aiokafka returns no records while a rebalance is under way, and what it returns is taken in before anything
+else runs; one lock keeps flushes and rebalances apart. So a core never sees a record that is not its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Any
+from zlib import crc32
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka.errors import CommitFailedError, KafkaError
+from mode import Service
+
+from attributary.schemas.connection import Connection
+from attributary.schemas.sketch import encode_sketch
+from attributary.schemas.topics import Topics
+from attributary.workers.stream.catalogue import ControlCatalogue
+from attributary.workers.stream.decode import Record
+from attributary.workers.stream.ingest import Flush, PartitionIngest
+from attributary.workers.stream.metrics import StreamMetrics
+from attributary.workers.stream.options import IngestOptions
+from attributary.workers.stream.producer import AcknowledgedProducer, Outgoing
+
+_log = logging.getLogger(__name__)
+
+_POLL_MS = 200
+_POLL_RECORDS = 4000
+# Rows held back for a grid before polling pauses; only a broken grids topic gets that far.
+_MOST_WAITING = 200_000
+
+
+class IngestService(Service, ConsumerRebalanceListener):
+    """Reads its share of the rows topic."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topics: Topics,
+        options: IngestOptions,
+        catalogue: ControlCatalogue,
+        metrics: StreamMetrics,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._topics = topics
+        self._options = options
+        self._catalogue = catalogue
+        self._metrics = metrics
+        self._producer = AcknowledgedProducer(connection)
+        self._consumer = AIOKafkaConsumer(
+            **connection.client_arguments(),
+            group_id=f"{topics.rows}-ingest",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=10_000,
+            heartbeat_interval_ms=1_000,
+            fetch_max_bytes=16 * 2**20,
+            max_partition_fetch_bytes=8 * 2**20,
+        )
+        self._cores: dict[TopicPartition, PartitionIngest] = {}
+        self._lock = asyncio.Lock()
+        self._sketch_partitions = 1
+        self._catalogue_version = -1
+        self._proposed_at: dict[tuple[str, int], float] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+
+    async def on_start(self) -> None:
+        """Connect and join the group."""
+        await self._producer.start()
+        self._sketch_partitions = await self._producer.partitions(self._topics.sketches)
+        await self._consumer.start()
+        self._consumer.subscribe([self._topics.rows], listener=self)
+
+    async def on_stop(self) -> None:
+        """Send and commit what is counted, then leave the group."""
+        async with self._lock:
+            try:
+                await self._flush()
+            except KafkaError as error:
+                _log.warning("stopped without a flush (its rows are read again): %s", error)
+        await self._consumer.stop()
+        await self._producer.stop()
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Hand over: send what is counted, commit, forget."""
+        async with self._lock:
+            try:
+                await self._flush()
+            except KafkaError as error:
+                _log.warning("hand-over without a flush (its rows are read again): %s", error)
+            for partition in revoked:
+                self._cores.pop(partition, None)
+                self._committed.pop(partition, None)
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Take over from the committed offset: the start of an open block."""
+        partitions = list(assigned)
+        # The assignment is visible already: without this, a poll could run ahead of the seek.
+        self._consumer.pause(*partitions)
+        async with self._lock:
+            beginning = await self._consumer.beginning_offsets(partitions)
+            for partition in partitions:
+                committed = await self._consumer.committed(partition)
+                start = beginning[partition] if committed is None else committed
+                self._consumer.seek(partition, max(start, beginning[partition]))
+                self._cores[partition] = PartitionIngest(
+                    partition.topic, partition.partition, self._catalogue, self._options
+                )
+        self._consumer.resume(*partitions)
+        _log.info(
+            "reads %s", ", ".join(f"{p.topic}/{p.partition}" for p in partitions) or "nothing"
+        )
+
+    @Service.task
+    async def _read(self) -> None:
+        flushed = time.monotonic()
+        while not self.should_stop:
+            if sum(core.waiting_rows for core in self._cores.values()) < _MOST_WAITING:
+                await self._poll()
+            else:
+                await asyncio.sleep(_POLL_MS / 1000)
+            await self._settle_grids()
+            if time.monotonic() - flushed >= self._options.flush_seconds:
+                await self._flush_until_acknowledged()
+                flushed = time.monotonic()
+
+    async def _poll(self) -> None:
+        batches = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_POLL_RECORDS)
+        # Nothing below waits: a rebalance cannot come between the poll and the cores.
+        now = time.monotonic()
+        for partition, records in batches.items():
+            core = self._cores.get(partition)
+            if core is None:
+                continue
+            core.add([_record(record) for record in records], now)
+            read = records[-1].offset + 1
+            self._ends[partition] = max(self._consumer.highwater(partition) or 0, read)
+            self._metrics.lag.labels(*partition).set(self._ends[partition] - read)
+            self._metrics.messages.inc(len(records))
+            self._metrics.message_bytes.inc(sum(len(record.value or b"") for record in records))
+
+    async def _settle_grids(self) -> None:
+        now = time.monotonic()
+        if self._catalogue.version != self._catalogue_version:
+            self._catalogue_version = self._catalogue.version
+            for core in self._cores.values():
+                core.count(now)
+        proposals: list[Outgoing] = []
+        for core in self._cores.values():
+            for grid in core.proposals(now):
+                named = (grid.model, grid.epoch)
+                if now - self._proposed_at.get(named, -1e9) < self._options.grid_wait_seconds:
+                    continue
+                self._proposed_at[named] = now
+                # A key of its own: compaction keeps the last record of a key, and the first must hold.
+                key = f"{grid.model}|{grid.epoch}|{uuid.uuid4()}".encode()
+                proposals.append(Outgoing(self._topics.grids, key, grid.to_bytes()))
+        if proposals:
+            try:
+                await self._producer.send(proposals)
+            except KafkaError as error:
+                _log.warning("a grid could not be proposed, tried again soon: %s", error)
+
+    async def _flush_until_acknowledged(self) -> None:
+        wait = 0.1
+        while not self.should_stop:
+            try:
+                async with self._lock:
+                    await self._flush()
+            except KafkaError as error:
+                _log.warning("a flush was not acknowledged, tried again in %.1f s: %s", wait, error)
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, 5.0)
+            else:
+                return
+
+    async def _flush(self) -> None:
+        started = time.monotonic()
+        flushes = {
+            partition: core.flush(self._ends.get(partition, 0))
+            for partition, core in self._cores.items()
+        }
+        for flush in flushes.values():
+            await self._producer.send(self._outgoing(flush))
+        commits: dict[TopicPartition, int] = {}
+        for partition, flush in flushes.items():
+            self._cores[partition].acknowledged(flush)
+            self._count(flush)
+            if flush.commit is not None and flush.commit != self._committed.get(partition):
+                commits[partition] = flush.commit
+        if commits:
+            try:
+                await self._consumer.commit(commits)
+                self._committed.update(commits)
+            except CommitFailedError as error:
+                _log.info("not committed, the partitions have moved: %s", error)
+        self._metrics.flush_seconds.observe(time.monotonic() - started)
+
+    def _outgoing(self, flush: Flush) -> list[Outgoing]:
+        letters = [
+            Outgoing(
+                self._topics.dead_letters,
+                rejection.record.key,
+                rejection.record.value,
+                headers=rejection.letter.headers(rejection.record.headers),
+            )
+            for rejection in flush.rejections
+        ]
+        sketches = [
+            Outgoing(
+                self._topics.sketches,
+                header.key,
+                encode_sketch(header, body),
+                sketch_partition(header.model, self._sketch_partitions),
+            )
+            for header, body in flush.sketches
+        ]
+        manifests = [
+            Outgoing(self._topics.sketches, manifest.key, manifest.to_bytes(), partition)
+            for manifest in flush.manifests
+            for partition in range(self._sketch_partitions)
+        ]
+        return [*letters, *sketches, *manifests]
+
+    def _count(self, flush: Flush) -> None:
+        self._metrics.sketches_sent.inc(len(flush.sketches))
+        self._metrics.sketch_bytes.inc(sum(len(body) for _, body in flush.sketches))
+        for model, rows in flush.accepted.items():
+            self._metrics.rows_accepted.labels(model).inc(rows)
+        for rejection in flush.rejections:
+            labels = (rejection.model, rejection.letter.reason)
+            self._metrics.rows_rejected.labels(*labels).inc(rejection.rows)
+
+
+def sketch_partition(model: str, partitions: int) -> int:
+    """Return the sketches partition of a model: one merge owner sees all of it."""
+    return crc32(model.encode()) % partitions
+
+
+def _record(record: ConsumerRecord) -> Record:
+    return Record(record.offset, record.timestamp, record.value, record.key, record.headers)

@@ -1,0 +1,225 @@
+"""The columns of a model: from its card and, where that is silent, from its first rows.
+
+A numeric feature is one column; a categorical is one 0/1 column per level plus '(other)', and its
+columns form a block. A missing value is NaN in every column of its feature.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import NoneType
+
+import numpy as np
+import numpy.typing as npt
+
+from attributary.schemas.arrow import ArrowRows, category, numbers, texts
+from attributary.schemas.card import Feature, ModelCard
+from attributary.schemas.errors import Reason, RejectedError
+from attributary.schemas.grid import Column
+from attributary.schemas.row import FeatureValue, Row, RowError
+
+Floats = npt.NDArray[np.float64]
+_NUMBERS = frozenset({float, int, bool, NoneType})
+DEFAULT_OUTPUT = "output"
+
+
+@dataclass
+class Encoded:
+    """Rows as arrays: ``kept`` are their positions in the input, ``errors`` why others are left out.
+
+    X (n, columns), Y (n, outputs), weight (n,) or None where every weight is 1.
+    """
+
+    X: Floats
+    Y: Floats
+    weight: Floats | None
+    kept: list[int]
+    errors: list[RowError] = field(default_factory=list)
+
+
+class Layout:
+    """Maps rows onto columns. Immutable; two layouts are equal when their columns are."""
+
+    def __init__(self, columns: Sequence[Column], outputs: Sequence[str], *, strict: bool = False):
+        self.columns = tuple(columns)
+        self.outputs = tuple(outputs)
+        self.strict = strict
+        self._numeric: dict[str, int] = {}
+        self._levels: dict[str, dict[str | None, int]] = {}
+        for index, column in enumerate(self.columns):
+            if column.categorical:
+                self._levels.setdefault(column.feature, {})[column.level] = index
+            else:
+                self._numeric[column.feature] = index
+        self._names = tuple(self._numeric)
+        self._positions = list(self._numeric.values())
+        self._features = frozenset([*self._numeric, *self._levels])
+        #: Column positions of every group.
+        self.groups: dict[str, list[int]] = {}
+        for index, column in enumerate(self.columns):
+            if column.group is not None:
+                self.groups.setdefault(column.group, []).append(index)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Layout):
+            return NotImplemented
+        return self.columns == other.columns and self.outputs == other.outputs
+
+    def __hash__(self) -> int:
+        return hash((self.columns, self.outputs))
+
+    @classmethod
+    def learn(
+        cls,
+        card: ModelCard | None,
+        values: Mapping[str, Sequence[FeatureValue]],
+        outputs: Sequence[str],
+        *,
+        max_levels: int,
+    ) -> Layout:
+        """Return the card's layout, completed from sample values where the card is silent.
+
+        ``values`` are sample values by feature, ``outputs`` the names to use without a card.
+        """
+        declared = list(card.features) if card is not None else []
+        if not declared:
+            declared = [
+                Feature(name=name, kind="categorical" if _is_text(found) else "numeric")
+                for name, found in values.items()
+            ]
+        columns: list[Column] = []
+        for feature in declared:
+            if feature.kind == "numeric":
+                columns.append(Column(feature=feature.name, group=feature.group))
+                continue
+            levels = feature.levels
+            if levels is None:
+                found = (value for value in values.get(feature.name, ()) if value is not None)
+                common = Counter(map(category, found)).most_common(max_levels)
+                levels = sorted(level for level, _ in common)
+            group = feature.group or feature.name
+            columns += [
+                Column(feature=feature.name, level=level, categorical=True, group=group)
+                for level in [*levels, None]
+            ]
+        named = card.outputs if card is not None and card.outputs else outputs
+        return cls(columns, named, strict=card is not None and card.strict)
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        """Return JSON rows as arrays; a row that does not fit is an error of its own."""
+        kept: list[int] = []
+        errors: list[RowError] = []
+        numeric: list[list[FeatureValue]] = []
+        outputs: list[Sequence[float | None]] = []
+        for index, row in enumerate(rows):
+            try:
+                values = self._numeric_values(row.features)
+                outputs.append(self._output_values(row.outputs))
+            except RejectedError as error:
+                errors.append(RowError(index, error.reason, str(error)))
+                continue
+            numeric.append(values)
+            kept.append(index)
+        X = np.zeros((len(kept), len(self.columns)))
+        if self._names and kept:
+            X[:, self._positions] = np.array(numeric, dtype=np.float64)
+        for name, levels in self._levels.items():
+            found = (rows[index].features.get(name) for index in kept)
+            _one_hot(X, levels, [None if value is None else category(value) for value in found])
+        Y = np.array(outputs, dtype=np.float64).reshape(len(kept), len(self.outputs))
+        weight = np.array([rows[index].weight for index in kept])
+        return Encoded(X, Y, None if np.all(weight == 1) else weight, kept, errors)
+
+    def encode_arrow(self, rows: ArrowRows) -> Encoded:
+        """Return Arrow rows as arrays; columns that do not fit reject the whole message."""
+        self._check_names(rows.features.keys())
+        X = np.zeros((rows.rows, len(self.columns)))
+        for name, position in self._numeric.items():
+            column = rows.features.get(name)
+            X[:, position] = np.nan if column is None else numbers(column, name)
+        for name, levels in self._levels.items():
+            column = rows.features.get(name)
+            _one_hot(X, levels, [None] * rows.rows if column is None else texts(column, name))
+        missing = [name for name in self.outputs if name not in rows.outputs]
+        if missing:
+            raise RejectedError(
+                Reason.OUTPUTS_MISSING, f"expected the outputs {list(self.outputs)}, no {missing}"
+            )
+        Y = np.column_stack([rows.outputs[name] for name in self.outputs])
+        return Encoded(X, Y, rows.weight, list(range(rows.rows)))
+
+    def _numeric_values(self, features: dict[str, FeatureValue]) -> list[FeatureValue]:
+        if tuple(features) == self._names:
+            values = list(features.values())
+        else:
+            if self.strict or not self._features & features.keys():
+                self._check_names(features.keys())
+            values = [features.get(name) for name in self._names]
+        if not _NUMBERS.issuperset(map(type, values)):
+            name, value = next(
+                pair for pair in zip(self._names, values, strict=True) if isinstance(pair[1], str)
+            )
+            raise RejectedError(
+                Reason.WRONG_TYPE, f"feature {name!r} is numeric, got the text {value!r:.60}"
+            )
+        return values
+
+    def _check_names(self, given: Iterable[str]) -> None:
+        names = set(given)
+        if missing := self._features - names if self.strict else set():
+            raise RejectedError(
+                Reason.FEATURES_MISSING, f"the card is strict; missing: {sorted(missing)[:5]}"
+            )
+        if extra := names - self._features if self.strict else set():
+            raise RejectedError(
+                Reason.FEATURES_UNKNOWN, f"the card is strict; not in it: {sorted(extra)[:5]}"
+            )
+        if self._features and not names & self._features:
+            raise RejectedError(
+                Reason.FEATURES_MISSING,
+                f"none of the model's features is in the row; it has {sorted(names)[:5]}",
+            )
+
+    def _output_values(
+        self, outputs: float | list[float | None] | dict[str, float | None]
+    ) -> Sequence[float | None]:
+        if isinstance(outputs, dict):
+            try:
+                return [outputs[name] for name in self.outputs]
+            except KeyError as error:
+                raise RejectedError(
+                    Reason.OUTPUTS_MISSING,
+                    f"expected the outputs {list(self.outputs)[:5]}, no {error}",
+                ) from None
+        values = outputs if isinstance(outputs, list) else [outputs]
+        if len(values) != len(self.outputs):
+            raise RejectedError(
+                Reason.OUTPUTS_MISSING,
+                f"expected {len(self.outputs)} outputs {list(self.outputs)[:5]}, got {len(values)}",
+            )
+        return values
+
+
+def output_names(outputs: float | list[float | None] | dict[str, float | None]) -> list[str]:
+    """Return the names that the outputs of a row without a card go by."""
+    if isinstance(outputs, dict):
+        return list(outputs)
+    if isinstance(outputs, list) and len(outputs) != 1:
+        return [str(index) for index in range(len(outputs))]
+    return [DEFAULT_OUTPUT]
+
+
+def _is_text(values: Iterable[FeatureValue]) -> bool:
+    return any(isinstance(value, str) for value in values)
+
+
+def _one_hot(X: Floats, levels: dict[str | None, int], values: Sequence[str | None]) -> None:
+    other = levels[None]
+    columns = list(levels.values())
+    for row, value in enumerate(values):
+        if value is None:
+            X[row, columns] = np.nan
+        else:
+            X[row, levels.get(value, other)] = 1.0

@@ -1,0 +1,179 @@
+"""Sketches of one partition of the sketches topic to windows: a pure state machine over its log.
+
+A model's sketches all lie in one partition, and every block's manifest comes to each, so one owner sees
+all that it needs: what to merge, in which order, what is missing, and how far event time has come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from attributary.schemas.attribution import Accounting, WindowAttribution, WindowDrift
+from attributary.schemas.card import ModelCard
+from attributary.schemas.manifest import Manifest
+from attributary.schemas.sketch import SketchHeader
+from attributary.workers.stream.catalogue import ControlCatalogue
+from attributary.workers.stream.drift import DriftBook
+from attributary.workers.stream.epoch import Epoch
+from attributary.workers.stream.ledger import SourceLedger
+from attributary.workers.stream.messages import attribution_messages
+from attributary.workers.stream.model_merge import Due, ModelMerge
+from attributary.workers.stream.options import MergeOptions
+from attributary.workers.stream.views import SourceKey
+
+
+class MergePartition:
+    """One partition of the sketches topic, read from its beginning. Times are the broker's, in ms."""
+
+    def __init__(self, catalogue: ControlCatalogue, options: MergeOptions) -> None:
+        self._catalogue = catalogue
+        self._options = options
+        self._sources: dict[SourceKey, SourceLedger] = {}
+        self._models: dict[str, ModelMerge] = {}
+        self._cards: dict[str, ModelCard] = {}
+        self._drift: dict[str, DriftBook] = {}
+        self._unknown: list[tuple[SketchHeader, bytes]] = []
+        self._superseded: Counter[str] = Counter()
+        self._clock = 0
+
+    def add_sketch(self, header: SketchHeader, body: bytes, clock: int) -> None:
+        """Take a sketch; one whose grid is not known here yet waits for it."""
+        self._clock = max(self._clock, clock)
+        if not self._take(header, body):
+            self._unknown.append((header, body))
+
+    def add_manifest(self, manifest: Manifest, clock: int) -> None:
+        """Take a manifest, and merge the blocks that it completes."""
+        self._clock = max(self._clock, clock)
+        source = (manifest.topic, manifest.partition)
+        ledger = self._sources.setdefault(source, SourceLedger())
+        ledger.add(manifest, clock)
+        self._close_blocks(source, ledger)
+
+    @property
+    def stale(self) -> bool:
+        """Whether a card has changed a model's windows: the sketches must be read again."""
+        return any(
+            (card := self._catalogue.card(name)) is not None
+            and (card.windows, card.allowed_lateness_seconds)
+            != (known.windows, known.allowed_lateness_seconds)
+            for name, known in self._cards.items()
+        )
+
+    def publish(self, now: int) -> Iterator[WindowAttribution | WindowDrift]:
+        """Yield what has changed since it was yielded last; ``now`` (ms) is only written down."""
+        waiting, self._unknown = self._unknown, []
+        self._unknown = [entry for entry in waiting if not self._take(*entry)]
+        for source, ledger in self._sources.items():
+            self._close_blocks(source, ledger)
+        for name in sorted(self._models):
+            merge = self._models[name]
+            for due in merge.due(self._watermark(name)):
+                yield from self._messages(name, merge, due, now)
+
+    def gaps(self) -> dict[SourceKey, int]:
+        """Return the offsets without a manifest, by source partition."""
+        return {source: ledger.gap_offsets for source, ledger in self._sources.items()}
+
+    def watermarks(self) -> dict[str, int]:
+        """Return the watermark of every model that has one, in milliseconds."""
+        return {
+            name: merge.watermark
+            for name, merge in self._models.items()
+            if merge.watermark is not None
+        }
+
+    @property
+    def superseded(self) -> int:
+        """Sketches received again with nothing new."""
+        return sum(self._superseded.values())
+
+    def _take(self, header: SketchHeader, body: bytes) -> bool:
+        epoch = self._catalogue.epoch_of(header.model, header.epoch)
+        if epoch is None:
+            return False
+        ledger = self._sources.get((header.topic, header.partition))
+        if ledger is not None and ledger.is_closed(header.block):
+            self._superseded[header.model] += 1
+            return True
+        merge = self._models.get(header.model)
+        if merge is None or merge.layout < epoch.record.layout:
+            merge = self._begin(header.model, epoch)
+        if merge.layout == epoch.record.layout and not merge.add(header, body):
+            self._superseded[header.model] += 1
+        return True
+
+    def _begin(self, model: str, epoch: Epoch) -> ModelMerge:
+        card = self._catalogue.card(model) or ModelCard(model=model)
+        self._cards[model] = card
+        self._drift[model] = DriftBook(epoch.layout)
+        self._models[model] = ModelMerge(card, epoch)
+        return self._models[model]
+
+    def _close_blocks(self, source: SourceKey, ledger: SourceLedger) -> None:
+        for manifest, overdue in ledger.closable():
+            models = [name for name in manifest.models if name in self._models]
+            complete = all(
+                self._models[name].holds(source, manifest.block, manifest.models[name])
+                for name in models
+            )
+            if not (complete or overdue):
+                return
+            for name in models:
+                self._models[name].close(source, manifest.block)
+            ledger.close(manifest)
+
+    def _watermark(self, model: str) -> int | None:
+        known = {
+            source: ledger.event_time[model]
+            for source, ledger in self._sources.items()
+            if model in ledger.event_time
+        }
+        active = [
+            time
+            for source, time in known.items()
+            if not self._sources[source].idle(self._clock, self._idle_ms)
+        ]
+        return min(active) if active else max(known.values(), default=None)
+
+    @property
+    def _idle_ms(self) -> int:
+        return round(self._options.idle_seconds * 1000)
+
+    def _messages(
+        self, name: str, merge: ModelMerge, due: Due, now: int
+    ) -> Iterator[WindowAttribution | WindowDrift]:
+        layout = merge.epoch.layout
+        scores = due.state.evaluate(layout.groups)
+        yield from attribution_messages(
+            name,
+            layout,
+            scores,
+            due.window,
+            self._accounting(name, merge, due.rows),
+            final=due.final,
+            watermark=merge.watermark,
+            computed_at=now,
+            profiles=self._options.profile_features,
+        )
+        if due.final and merge.oldest is not None:
+            yield from self._drift[name].compare(name, due, scores, merge.oldest, now)
+
+    def _accounting(self, name: str, merge: ModelMerge, rows: int) -> Accounting:
+        totals = [ledger.totals(name) for ledger in self._sources.values()]
+        rejected: Counter[str] = Counter()
+        for total in totals:
+            rejected.update(total.rejected)
+        return Accounting(
+            rows=rows,
+            rows_accepted=sum(total.accepted for total in totals),
+            rows_rejected=dict(sorted(rejected.items())),
+            rows_late=merge.late_rows,
+            offsets={
+                f"{topic}/{partition}": (ledger.first or 0, ledger.upto)
+                for (topic, partition), ledger in sorted(self._sources.items())
+            },
+            duplicates=self._superseded[name],
+            gaps=sum(ledger.gap_offsets for ledger in self._sources.values()),
+        )

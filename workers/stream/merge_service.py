@@ -1,0 +1,192 @@
+"""The shell around merge: reads sketches from the beginning, catches up, then publishes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+from mode import Service
+
+from attributary.schemas.attribution import WindowAttribution, WindowDrift
+from attributary.schemas.connection import Connection
+from attributary.schemas.errors import RejectedError
+from attributary.schemas.manifest import Manifest
+from attributary.schemas.sketch import decode_sketch
+from attributary.schemas.topics import Topics
+from attributary.workers.maths.wire import IncompatibleStateError
+from attributary.workers.stream.catalogue import ControlCatalogue
+from attributary.workers.stream.merge import MergePartition
+from attributary.workers.stream.metrics import StreamMetrics
+from attributary.workers.stream.options import MergeOptions
+from attributary.workers.stream.producer import AcknowledgedProducer, Outgoing
+
+_log = logging.getLogger(__name__)
+
+_POLL_MS = 200
+_POLL_RECORDS = 500
+
+
+class MergeService(Service, ConsumerRebalanceListener):
+    """Reads its share of the sketches topic and publishes attributions and drift."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topics: Topics,
+        options: MergeOptions,
+        catalogue: ControlCatalogue,
+        metrics: StreamMetrics,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._topics = topics
+        self._options = options
+        self._catalogue = catalogue
+        self._metrics = metrics
+        self._producer = AcknowledgedProducer(connection)
+        self._consumer = AIOKafkaConsumer(
+            **connection.client_arguments(),
+            group_id=f"{topics.sketches}-merge",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=10_000,
+            heartbeat_interval_ms=1_000,
+            fetch_max_bytes=32 * 2**20,
+            max_partition_fetch_bytes=16 * 2**20,
+        )
+        self._cores: dict[TopicPartition, MergePartition] = {}
+        self._catching_up: dict[TopicPartition, int] = {}
+        self._unsent: list[Outgoing] = []
+        self._lock = asyncio.Lock()
+
+    async def on_start(self) -> None:
+        """Connect and join the group."""
+        await self._producer.start()
+        await self._consumer.start()
+        self._consumer.subscribe([self._topics.sketches], listener=self)
+
+    async def on_stop(self) -> None:
+        """Publish what has changed, and leave the group."""
+        async with self._lock:
+            await self._publish()
+        await self._consumer.stop()
+        await self._producer.stop()
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Forget the partitions; their next owner reads the same log."""
+        async with self._lock:
+            for partition in revoked:
+                self._cores.pop(partition, None)
+                self._catching_up.pop(partition, None)
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Read the partitions from their beginning."""
+        partitions = list(assigned)
+        # The assignment is visible already: without this, a poll could run ahead of the seek.
+        self._consumer.pause(*partitions)
+        async with self._lock:
+            await self._begin(partitions)
+        self._consumer.resume(*partitions)
+
+    async def _begin(self, partitions: list[TopicPartition]) -> None:
+        if not partitions:
+            return
+        ends = await self._consumer.end_offsets(partitions)
+        beginnings = await self._consumer.beginning_offsets(partitions)
+        for partition in partitions:
+            self._consumer.seek(partition, beginnings[partition])
+            self._cores[partition] = MergePartition(self._catalogue, self._options)
+            self._catching_up[partition] = ends[partition]
+
+    @Service.task
+    async def _read(self) -> None:
+        published = time.monotonic()
+        while not self.should_stop:
+            await self._poll(_POLL_MS)
+            if time.monotonic() - published >= self._options.publish_seconds:
+                published = time.monotonic()
+                async with self._lock:
+                    await self._publish()
+
+    async def _poll(self, timeout_ms: int) -> None:
+        batches = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=_POLL_RECORDS)
+        # Nothing below waits: a rebalance cannot come between the poll and the cores.
+        for partition, records in batches.items():
+            core = self._cores.get(partition)
+            if core is not None:
+                for record in records:
+                    self._add(core, record)
+
+    async def _caught_up(self, partition: TopicPartition) -> bool:
+        end = self._catching_up.get(partition)
+        if end is None:
+            return True
+        if await self._consumer.position(partition) < end:
+            return False
+        del self._catching_up[partition]
+        return True
+
+    def _add(self, core: MergePartition, record: ConsumerRecord) -> None:
+        if record.value is None:
+            return
+        try:
+            if (record.key or b"").startswith(b"m|"):
+                core.add_manifest(Manifest.from_bytes(record.value), record.timestamp)
+            else:
+                core.add_sketch(*decode_sketch(record.value), record.timestamp)
+                self._metrics.sketches_received.inc()
+        except (RejectedError, IncompatibleStateError) as error:
+            _log.error(
+                "skipped %s/%d offset %d: %s", record.topic, record.partition, record.offset, error
+            )
+
+    async def _publish(self) -> None:
+        started = time.monotonic()
+        now = round(time.time() * 1000)
+        stale = [partition for partition, core in self._cores.items() if core.stale]
+        await self._begin(stale)
+        for partition, core in self._cores.items():
+            if not await self._caught_up(partition):
+                continue
+            messages = list(core.publish(now))
+            self._unsent += [self._outgoing(message) for message in messages]
+            self._export(core, messages)
+        try:
+            await self._producer.send(self._unsent)
+            self._unsent = []
+        except KafkaError as error:
+            _log.warning("results were not acknowledged, tried again soon: %s", error)
+        self._metrics.publish_seconds.observe(time.monotonic() - started)
+
+    def _outgoing(self, message: WindowAttribution | WindowDrift) -> Outgoing:
+        topics = self._topics
+        topic = topics.attributions if isinstance(message, WindowAttribution) else topics.drift
+        return Outgoing(topic, message.model.encode(), message.to_bytes())
+
+    def _export(
+        self, core: MergePartition, messages: list[WindowAttribution | WindowDrift]
+    ) -> None:
+        metrics = self._metrics
+        for (topic, partition), offsets in core.gaps().items():
+            metrics.gaps.labels(topic, partition).set(offsets)
+        for model, watermark in core.watermarks().items():
+            metrics.watermark.labels(model).set(watermark / 1000)
+        for message in messages:
+            if isinstance(message, WindowAttribution):
+                metrics.windows_published.labels(message.model).inc()
+                for feature in message.features:
+                    labels = (message.model, message.output, feature.name)
+                    metrics.score.labels(*labels).set(feature.score)
+                    if feature.stderr is not None:
+                        metrics.score_stderr.labels(*labels).set(feature.stderr)
+            else:
+                for column in message.features:
+                    if column.psi is not None:
+                        metrics.psi.labels(message.model, column.name, message.reference).set(
+                            column.psi
+                        )

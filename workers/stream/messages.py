@@ -1,0 +1,129 @@
+"""What merge publishes, from a window's state: one attribution message per output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from attributary.schemas.attribution import (
+    Accounting,
+    FeatureScore,
+    Profile,
+    Window,
+    WindowAttribution,
+)
+from attributary.workers.maths.scores import ranks, strength_bound
+from attributary.workers.maths.window import WindowScores
+from attributary.workers.stream.layout import Floats, Layout
+
+
+def attribution_messages(
+    model: str,
+    layout: Layout,
+    scores: WindowScores,
+    window: Window,
+    accounting: Accounting,
+    *,
+    final: bool,
+    watermark: int | None,
+    computed_at: int,
+    profiles: int,
+) -> Iterator[WindowAttribution]:
+    """Yield one message per output; ``profiles`` features at the top carry their profile."""
+    for output, name in enumerate(layout.outputs):
+        features = [
+            _feature(scores, layout, output, column, with_profile=rank <= profiles)
+            for column, rank in enumerate(scores.scores.rank[output].tolist())
+        ]
+        yield WindowAttribution(
+            model=model,
+            output=name,
+            window=window,
+            revision=accounting.rows,
+            final=final,
+            watermark=watermark,
+            computed_at=computed_at,
+            epochs=scores.epochs,
+            output_quartiles=_triple(scores.y_quartiles[:, output]),
+            features=sorted(features, key=lambda feature: feature.rank),
+            groups=_groups(scores, output),
+            accounting=accounting,
+        )
+
+
+def _feature(
+    found: WindowScores, layout: Layout, output: int, column: int, *, with_profile: bool
+) -> FeatureScore:
+    scores = found.scores
+    low, high = scores.interval[output, column].tolist()
+    return FeatureScore(
+        name=layout.columns[column].name,
+        score=float(scores.score[output, column]),
+        stderr=_finite(scores.stderr[output, column]),
+        interval=(low, high),
+        effective_rows=float(scores.effective_rows[output, column]),
+        direction=_sign(scores.direction[output, column]),
+        strength_low=float(scores.strength_low[output, column]),
+        rank=int(scores.rank[output, column]),
+        effect=_finite(scores.effect[output, column]),
+        effect_stderr=_finite(scores.effect_stderr[output, column]),
+        missing=_finite(found.missing[column]),
+        quartiles=_triple(found.x_quartiles[:, column]),
+        mutual_information=_finite(found.mutual_information[output, column]),
+        profile=_profile(found, output, column) if with_profile else None,
+    )
+
+
+def _profile(found: WindowScores, output: int, column: int) -> Profile | None:
+    profile = found.profile
+    if profile is None:
+        return None
+    return Profile(
+        edges=profile.x_edges[column].tolist(),
+        mean=[_finite(value) for value in profile.mean[output, column]],
+        stderr=[_finite(value) for value in profile.stderr[output, column]],
+        rows=profile.weight[output, column].tolist(),
+    )
+
+
+def _groups(found: WindowScores, output: int) -> list[FeatureScore]:
+    scores = found.scores
+    names = list(scores.blocks)
+    if not names:
+        return []
+    intervals = np.stack([scores.block_interval[name][output] for name in names])
+    lows = strength_bound(intervals)
+    order = ranks(lows[None, :])[0]
+    groups = [
+        FeatureScore(
+            name=name,
+            score=float(scores.blocks[name][output]),
+            stderr=_finite(scores.block_stderr[name][output]),
+            interval=(float(interval[0]), float(interval[1])),
+            effective_rows=float(scores.block_effective_rows[name][output]),
+            direction=_sign(scores.blocks[name][output] - 0.5),
+            strength_low=max(0.0, float(low)),
+            rank=int(rank),
+        )
+        for name, interval, low, rank in zip(names, intervals, lows, order, strict=True)
+    ]
+    return sorted(groups, key=lambda group: group.rank)
+
+
+def _sign(value: float) -> Literal[-1, 0, 1]:
+    return 0 if value == 0 else (1 if value > 0 else -1)
+
+
+def _finite(value: float) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _triple(values: Floats) -> tuple[float, float, float] | None:
+    if not np.isfinite(values).all():
+        return None
+    low, middle, high = values.tolist()
+    return low, middle, high

@@ -1,0 +1,199 @@
+"""The views of one model: windows over panes, its lifetime, and an exponentially decayed past.
+
+A view adds final sketches source by source, in the order (source, block, pane), and what is still open
+comes after them in the same order. So its numbers are a function of the rows, to the last bit, whichever
+worker computes them and whenever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from attributary.schemas.sketch import SketchHeader
+from attributary.workers.maths.decayed import DecayedState
+from attributary.workers.maths.pane import PaneSketch
+from attributary.workers.maths.spans import Hopping, Span, decay
+from attributary.workers.maths.window import WindowState
+
+SourceKey = tuple[str, int]
+Place = tuple[int, int, int]
+
+
+@dataclass
+class Held:
+    """The newest sketch of one pane of an open block; ``on_time`` of its rows came before every
+    window of their pane was past its allowed lateness."""
+
+    header: SketchHeader
+    body: bytes
+    pane_end: int
+    on_time: int = 0
+
+    @property
+    def place(self) -> Place:
+        """What orders it, and its version."""
+        return self.header.block, self.header.pane, self.header.upto
+
+    def sketch(self) -> PaneSketch:
+        """Return the accumulators."""
+        return PaneSketch.from_bytes(self.body)
+
+
+class Share:
+    """Sketches of one source in order, merged; decayed by age where there is a half-life (ms)."""
+
+    def __init__(self, half_life: int | None) -> None:
+        self._half_life = half_life
+        self._decayed: DecayedState | None = None
+        self._window: WindowState | None = None
+
+    def add(self, sketch: PaneSketch, pane_end: int) -> None:
+        """Merge one pane."""
+        part = WindowState.of(sketch)
+        if self._half_life is None:
+            if self._window is None:
+                self._window = part.copy()
+            else:
+                self._window.merge(part)
+        elif self._decayed is None:
+            self._decayed = DecayedState(part.copy(), self._half_life, pane_end)
+        else:
+            self._decayed.add(part, pane_end)
+
+    def copy(self) -> Share:
+        """Return an independent copy."""
+        other = Share(self._half_life)
+        if self._window is not None:
+            other._window = self._window.copy()
+        if (kept := self._decayed) is not None:
+            other._decayed = DecayedState(kept.window.copy(), kept.half_life, kept.as_of)
+        return other
+
+    @property
+    def as_of(self) -> int | None:
+        """End of the newest pane, where the share decays."""
+        return None if self._decayed is None else self._decayed.as_of
+
+    def window(self, as_of: int | None) -> WindowState | None:
+        """Return the merged panes, aged to ``as_of``; to read, not to change."""
+        kept = self._decayed
+        if kept is None:
+            return self._window
+        if as_of is None or kept.as_of is None:
+            return kept.window
+        return kept.window.scaled(decay(as_of - kept.as_of, kept.half_life))
+
+
+class Partial:
+    """One source's share of one view: its closed blocks, and a cache that runs ahead of them.
+
+    The cache is the closed share plus the first open sketches, as long as those do not change; a stream
+    in time order changes only its last panes, so most are merged once.
+    """
+
+    def __init__(self, half_life: int | None) -> None:
+        self._closed = Share(half_life)
+        self._ahead: Share | None = None
+        self._ahead_places: list[Place] = []
+        self._seen: list[Place] = []
+
+    def close(self, held: Held, sketch: PaneSketch) -> None:
+        """Merge a final sketch."""
+        self._closed.add(sketch, held.pane_end)
+        if self._ahead_places[:1] == [held.place]:
+            del self._ahead_places[0]
+        else:
+            self._ahead, self._ahead_places = None, []
+
+    def share(self, open_sketches: list[Held]) -> Share:
+        """Return closed and open together; to read, not to change."""
+        places = [held.place for held in open_sketches]
+        if self._ahead_places != places[: len(self._ahead_places)]:
+            self._ahead, self._ahead_places = None, []
+        share = self._ahead or self._closed.copy()
+        steady = max(len(self._ahead_places), _common_prefix(self._seen, places))
+        for held in open_sketches[len(self._ahead_places) : steady]:
+            share.add(held.sketch(), held.pane_end)
+        self._ahead, self._ahead_places, self._seen = share, places[:steady], places
+        if rest := open_sketches[steady:]:
+            share = share.copy()
+            for held in rest:
+                share.add(held.sketch(), held.pane_end)
+        return share
+
+
+class View:
+    """One sum over all sources: a window's, or an endless view's. ``half_life`` in milliseconds."""
+
+    def __init__(self, half_life: int | None = None) -> None:
+        self._half_life = half_life
+        self._partials: dict[SourceKey, Partial] = {}
+        self.closed_rows = 0
+        self.published_rows = 0
+
+    def close(self, source: SourceKey, held: Held, sketch: PaneSketch) -> None:
+        """Merge a final sketch."""
+        if source not in self._partials:
+            self._partials[source] = Partial(self._half_life)
+        self._partials[source].close(held, sketch)
+        self.closed_rows += held.header.rows
+
+    def state(self, open_sketches: Mapping[SourceKey, list[Held]]) -> WindowState | None:
+        """Return the sum over all sources in their order; None without a row."""
+        for source in open_sketches:
+            if source not in self._partials:
+                self._partials[source] = Partial(self._half_life)
+        shares = [
+            self._partials[source].share(open_sketches.get(source, []))
+            for source in sorted(self._partials)
+        ]
+        as_of = max((share.as_of for share in shares if share.as_of is not None), default=None)
+        result: WindowState | None = None
+        for share in shares:
+            window = share.window(as_of)
+            if window is None:
+                continue
+            if result is None:
+                result = window.copy()
+            else:
+                result.merge(window)
+        return result
+
+
+class WindowedView:
+    """Tumbling or hopping windows: one view per span that can still change."""
+
+    def __init__(self, spans: Hopping, lateness: int) -> None:
+        self.spans = spans
+        self.lateness = lateness
+        self.views: dict[Span, View] = {}
+
+    def live(self, pane: int, watermark: int | None) -> list[Span]:
+        """Return the windows of a pane that still take rows at this watermark."""
+        return [
+            span
+            for span in self.spans.spans_of(pane)
+            if watermark is None or span.end + self.lateness > watermark
+        ]
+
+    def close(
+        self, source: SourceKey, held: Held, sketch: PaneSketch, watermark: int | None
+    ) -> None:
+        """Merge a final sketch into the windows that still take rows."""
+        for span in self.live(held.header.pane, watermark):
+            self.views.setdefault(span, View()).close(source, held, sketch)
+
+    def drop(self, watermark: int) -> None:
+        """Forget the windows that no row can change any more."""
+        for span in [s for s in self.views if s.end + self.lateness <= watermark]:
+            del self.views[span]
+
+
+def _common_prefix(left: list[Place], right: list[Place]) -> int:
+    count = 0
+    for mine, other in zip(left, right, strict=False):
+        if mine != other:
+            break
+        count += 1
+    return count

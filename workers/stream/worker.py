@@ -1,0 +1,124 @@
+"""One stream worker: a Faust app that hosts ingest, merge and the control reader.
+
+Faust carries the worker's lifecycle and timers. Its own consumer, agents and web server stay off: an agent
+handles a few thousand messages a second, a consumer group cannot give every worker every card and
+grid, and rows must be committed per block, after their sketches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable
+
+import faust
+from faust.app.base import BootStrategy
+from mode import Service
+
+from attributary.schemas.connection import Connection
+from attributary.schemas.errors import AttributaryError, BrokerError, ConfigurationError
+from attributary.schemas.topics import Topics
+from attributary.workers.stream.control import ControlReader
+from attributary.workers.stream.ingest_service import IngestService
+from attributary.workers.stream.merge_service import MergeService
+from attributary.workers.stream.metrics import StreamMetrics
+from attributary.workers.stream.options import IngestOptions, MergeOptions
+
+_log = logging.getLogger(__name__)
+
+ROLES = frozenset({"ingest", "merge"})
+# A drain that a broker's absence holds up must not keep the process alive.
+_STOP_SECONDS = 8.0
+
+
+class _Boot(BootStrategy):
+    enable_kafka = False
+    enable_web = False
+    enable_sensors = False
+
+
+class _App(faust.App):
+    BootStrategy = _Boot
+
+
+def run_worker(
+    connection: Connection,
+    topics: Topics,
+    ingest: IngestOptions,
+    merge: MergeOptions,
+    *,
+    roles: frozenset[str],
+    metrics: StreamMetrics,
+    on_ready: Callable[[], None],
+) -> None:
+    """Run until SIGINT or SIGTERM, then hand over and return.
+
+    Raises ConfigurationError for unknown roles and BrokerError where the broker or a topic is missing.
+    """
+    if not roles or not roles <= ROLES:
+        raise ConfigurationError(f"roles are {sorted(ROLES)}, got {sorted(roles)}")
+    asyncio.run(_run(connection, topics, ingest, merge, roles, metrics, on_ready))
+
+
+async def _run(
+    connection: Connection,
+    topics: Topics,
+    ingest: IngestOptions,
+    merge: MergeOptions,
+    roles: frozenset[str],
+    metrics: StreamMetrics,
+    on_ready: Callable[[], None],
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stop.set)
+    app = _App(
+        "attributary-stream",
+        broker=[f"aiokafka://{address}" for address in connection.bootstrap.split(",")],
+        autodiscover=False,
+        loop=loop,
+    )
+    control = ControlReader(connection, topics, loop=loop)
+    services: list[Service] = [control]
+    if "ingest" in roles:
+        services.append(
+            IngestService(connection, topics, ingest, control.catalogue, metrics, loop=loop)
+        )
+    if "merge" in roles:
+        services.append(
+            MergeService(connection, topics, merge, control.catalogue, metrics, loop=loop)
+        )
+    try:
+        await app.start()
+        for service in services:
+            await app.add_runtime_dependency(service)
+        on_ready()
+        await _until_stopped(stop, [app, *services])
+    finally:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(_stop_all(app, services), _STOP_SECONDS)
+
+
+async def _until_stopped(stop: asyncio.Event, services: list[Service]) -> None:
+    """Return on a signal; raise what crashed a service."""
+    events = [stop.wait(), *(service._crashed.wait() for service in services)]
+    waiting = [asyncio.ensure_future(event) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+    for service in services:
+        if (reason := service.crash_reason) is not None:
+            raise (
+                reason
+                if isinstance(reason, AttributaryError)
+                else BrokerError(f"the worker stopped on an unexpected error: {reason!r}")
+            ) from reason
+
+
+async def _stop_all(app: faust.App, services: list[Service]) -> None:
+    for service in reversed(services):
+        await service.stop()
+    await app.stop()
