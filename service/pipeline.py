@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from attributary.service.supervisor import Supervisor
 from attributary.service.topics import create_topics
 
 _READY_SECONDS = 60.0
-# Together with the time that the broker takes to stop, these stay under ten seconds.
+# A stop takes at most ten seconds: the drain, the workers, the account, and the broker's own second.
 _DRAIN_SECONDS = 3.0
-_WORKERS_SECONDS = 4.0
+_WORKERS_STOPPED_SECONDS = 7.5
 _ACCOUNT_SECONDS = 1.0
 
 
@@ -93,11 +94,12 @@ class Pipeline:
         return None
 
     def _stop(self, supervisor: Supervisor) -> None:
+        deadline = time.monotonic() + _WORKERS_STOPPED_SECONDS
         drains = self._broker is not None and self._failure() is None
         if drains:
             self._say("stopping", f"counting what is published, for at most {_DRAIN_SECONDS:g} s")
             asyncio.run(self._accounting(_DRAIN_SECONDS, lambda rows: rows.settled))
-        for name in supervisor.stop(_WORKERS_SECONDS):
+        for name in supervisor.stop(deadline - time.monotonic()):
             self._say("stopping", f"{name} did not stop in time and was killed")
         if drains and not supervisor.hurried.is_set():
             rows = asyncio.run(self._accounting(_ACCOUNT_SECONDS, lambda rows: True))
