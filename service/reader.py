@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -14,6 +15,7 @@ from attributary.schemas.errors import BrokerError
 
 _FETCH_BYTES = 8 * 2**20
 _POLL_MS = 200
+_ASSIGNMENT_SECONDS = 10.0
 
 
 class Reader:
@@ -34,8 +36,11 @@ class Reader:
         self._topics = tuple(topics)
         self._from_beginning = from_beginning
         self._follow = follow
+        self._stopped = False
         self._consumer: AIOKafkaConsumer | None = None
+        self._fetch: asyncio.Future[dict[TopicPartition, list[ConsumerRecord]]] | None = None
         self._ends: dict[TopicPartition, int] = {}
+        self._sure: set[TopicPartition] = set()
 
     async def start(self) -> None:
         """Connect and fix where reading begins; BrokerError: no broker there, or a topic missing."""
@@ -45,6 +50,7 @@ class Reader:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             max_partition_fetch_bytes=_FETCH_BYTES,
+            fetch_max_wait_ms=500 if self._follow else 50,
         )
         try:
             await consumer.start()
@@ -59,10 +65,13 @@ class Reader:
                 )
             consumer.subscribe(self._topics)
             partitions = await _assigned(consumer)
+            # Or a fetch that waits for records would hold up the questions about offsets.
+            consumer.pause(*partitions)
             self._ends = dict(await consumer.end_offsets(partitions))
             first = await consumer.beginning_offsets(partitions)
             for partition, end in self._ends.items():
                 consumer.seek(partition, first[partition] if self._from_beginning else end)
+            consumer.resume(*partitions)
         except BaseException as error:
             with contextlib.suppress(KafkaError, OSError):
                 await consumer.stop()
@@ -74,11 +83,17 @@ class Reader:
             if isinstance(error, KafkaError):
                 raise BrokerError(f"{self._connection.bootstrap}: {error}") from None
             raise
-        self._consumer = consumer
+        if self._stopped:  # meanwhile
+            await consumer.stop()
+        else:
+            self._consumer = consumer
 
     async def stop(self) -> None:
         """Disconnect."""
+        self._stopped = True
         consumer, self._consumer = self._consumer, None
+        if self._fetch is not None:
+            self._fetch.cancel()
         if consumer is not None:
             await consumer.stop()
 
@@ -89,8 +104,19 @@ class Reader:
         """
         consumer = self._consumer
         try:
-            while consumer is not None and not (await self._finished(consumer)):
-                found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=limit)
+            while consumer is not None and not await self._finished(consumer):
+                if self._fetch is None:
+                    self._fetch = asyncio.ensure_future(
+                        consumer.getmany(timeout_ms=_POLL_MS, max_records=limit)
+                    )
+                # A task of its own: a reader that is cancelled here finds its records next time, and
+                # one that is stopped does not wait for ever, as getmany does on a stopped consumer.
+                await asyncio.wait({self._fetch})
+                fetch, self._fetch = self._fetch, None
+                if fetch.cancelled():
+                    return None
+                found = fetch.result()
+                self._learn_ends(consumer)
                 records = [
                     record
                     for partition, some in found.items()
@@ -105,21 +131,30 @@ class Reader:
             raise BrokerError(f"reading from {self._connection.bootstrap}: {error}") from None
         return None
 
+    def _learn_ends(self, consumer: AIOKafkaConsumer) -> None:
+        """Take the ends from the first fetch: the embedded broker's own answer about the end counts
+        only the first record of the last batch."""
+        for partition in self._ends.keys() - self._sure:
+            if (end := consumer.highwater(partition)) is not None:
+                self._ends[partition] = max(self._ends[partition], end)
+                self._sure.add(partition)
+
     async def _finished(self, consumer: AIOKafkaConsumer) -> bool:
         """Whether every partition has been read to where it ended at the start. Positions tell:
         the last record may be a marker that is never delivered."""
-        if self._follow:
+        if self._follow or self._sure != self._ends.keys():
             return False
         for partition, end in self._ends.items():
-            if end and await consumer.position(partition) < end:
+            if await consumer.position(partition) < end:
                 return False
         return True
 
 
 async def _assigned(consumer: AIOKafkaConsumer) -> list[TopicPartition]:
     """Return the partitions that the consumer gives itself once it knows the topics."""
-    for _ in range(1000):  # aiokafka tells nobody outside a group: look, for up to 10 s
-        if consumer.assignment():
-            return list(consumer.assignment())
-        await asyncio.sleep(0.01)
-    raise BrokerError("the broker does not say which partitions the topics have")
+    deadline = time.monotonic() + _ASSIGNMENT_SECONDS
+    while not consumer.assignment():  # outside a group aiokafka tells nobody: look
+        if time.monotonic() > deadline:
+            raise BrokerError("the broker does not say which partitions the topics have")
+        await asyncio.sleep(0)
+    return list(consumer.assignment())

@@ -146,7 +146,12 @@ class RowEncoder:
 
     def _outputs(self, outputs: Any) -> Any:
         if isinstance(outputs, Mapping) or hasattr(outputs, "keys"):
-            return {name: _number(value) for name, value in dict(outputs).items()}
+            named = {name: _number(value) for name, value in dict(outputs).items()}
+            if not named:
+                raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
+            return named
+        if outputs is None:
+            raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
         if isinstance(outputs, (float, int)):
             values = [_number(outputs)]
         else:

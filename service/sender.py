@@ -137,12 +137,13 @@ class Sender:
             self._loop.close()
 
     async def _work(self) -> None:
-        while True:
+        while not self._closing:
             await self._some_rows()
             producer = None
             try:
                 producer = await self._connect()
-                await self._pump(producer)
+                if not self._closing:
+                    await self._pump(producer)
             except Exception as error:  # whatever it is, giving up would lose every later row
                 self._lost(error)
             finally:
@@ -170,7 +171,7 @@ class Sender:
                 refused = isinstance(error, KafkaError) and not isinstance(
                     error, KafkaConnectionError
                 )
-                if idempotent and refused:
+                if idempotent and refused and not self._closing:
                     logger.debug("no idempotent producer: %r", error)
                     continue
                 raise
@@ -198,6 +199,9 @@ class Sender:
                 for failure in filter(None, failures):
                     raise failure
         finally:
+            if self._closing:
+                for task in sending:
+                    task.cancel()
             if sending:
                 await asyncio.gather(*sending, return_exceptions=True)
 
@@ -227,8 +231,12 @@ class Sender:
             self._hurry.clear()
             await self._filled.wait()
         if self._outbox.waiting < MESSAGE_ROWS and not self._hurry.is_set():
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), self._linger)
+            # Not wait_for: before Python 3.12 it swallows a cancellation that comes with the event.
+            timer = self._loop.call_later(self._linger, self._hurry.set)
+            try:
+                await self._hurry.wait()
+            finally:
+                timer.cancel()
         self._hurry.clear()
 
     def _lost(self, error: Exception) -> None:

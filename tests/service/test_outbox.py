@@ -1,0 +1,177 @@
+"""The publisher's buffer: bounds, order, and one count for every row."""
+
+from __future__ import annotations
+
+import json
+import random
+from concurrent.futures import Future
+
+from attributary.service.outbox import Outbox, Parcel
+
+LIMITS = {"max_rows": 100, "max_bytes": 10_000}
+
+
+def _total(outbox: Outbox) -> int:
+    return outbox.published + outbox.failed + outbox.abandoned + outbox.pending
+
+
+def _taken(outbox: Outbox) -> Parcel:
+    parcel = outbox.take(**LIMITS)
+    assert parcel is not None
+    return parcel
+
+
+def test_rows_leave_together_and_in_order() -> None:
+    outbox = Outbox(**LIMITS)
+    for index in range(5):
+        assert outbox.add_row(b"%d" % index)
+    first = outbox.take(max_rows=3, max_bytes=1000)
+    assert first is not None
+    assert json.loads(first.value) == [0, 1, 2]
+    assert first.rows == 3
+    assert json.loads(_taken(outbox).value) == [3, 4]
+    assert outbox.take(**LIMITS) is None
+
+
+def test_a_single_row_is_no_array_and_a_message_goes_alone() -> None:
+    outbox = Outbox(**LIMITS)
+    outbox.add_row(b"{}")
+    outbox.add_message(b"arrow", 7, "application/arrow")
+    outbox.add_row(b"[]")
+    found = [_taken(outbox) for _ in range(3)]
+    assert [(p.value, p.rows) for p in found] == [(b"{}", 1), (b"arrow", 7), (b"[]", 1)]
+    assert found[1].content_type == "application/arrow"
+
+
+def test_a_parcel_is_bounded_in_bytes_but_never_empty() -> None:
+    outbox = Outbox(**LIMITS)
+    for row in (b"x" * 50, b"y" * 50, b"z" * 200):
+        outbox.add_row(row)
+    sizes = [outbox.take(max_rows=10, max_bytes=100) for _ in range(2)]
+    assert [parcel.rows if parcel else 0 for parcel in sizes] == [2, 1]
+
+
+def test_beyond_its_bounds_rows_are_dropped_and_counted() -> None:
+    outbox = Outbox(max_rows=3, max_bytes=100)
+    assert [outbox.add_row(b"1") for _ in range(5)] == [True] * 3 + [False] * 2
+    assert (outbox.pending, outbox.dropped) == (3, 2)
+    outbox.acknowledge(_taken(outbox))
+    assert outbox.add_row(b"x" * 100)
+    assert not outbox.add_row(b"x"), "no byte is left"
+    assert not outbox.add_message(b"x", 3, "any"), "all of a message or nothing"
+    assert (outbox.published, outbox.pending, outbox.dropped) == (3, 1, 6)
+
+
+def test_what_is_given_back_is_taken_first_and_counts_once() -> None:
+    outbox = Outbox(**LIMITS)
+    outbox.add_row(b"1")
+    lost = _taken(outbox)
+    outbox.add_row(b"2")
+    outbox.give_back(lost)
+    assert _taken(outbox) == lost
+    outbox.acknowledge(lost)
+    outbox.acknowledge(lost)
+    assert (outbox.published, outbox.pending) == (1, 1)
+
+
+def test_drained_waits_for_the_rows_before_it_and_for_no_later_ones() -> None:
+    outbox = Outbox(**LIMITS)
+    assert outbox.drained().done()
+    outbox.add_row(b"1")
+    first = _taken(outbox)
+    outbox.add_row(b"2")
+    drained = outbox.drained()
+    outbox.add_row(b"3")
+    second = outbox.take(max_rows=1, max_bytes=1000)
+    assert second is not None
+    outbox.acknowledge(second)
+    assert not drained.done(), "the first is still open"
+    outbox.acknowledge(first)
+    assert drained.result(0)
+    assert outbox.pending == 1
+
+
+def test_room_comes_when_enough_is_settled() -> None:
+    outbox = Outbox(max_rows=3, max_bytes=100)
+    for _ in range(3):
+        outbox.add_row(b"1")
+    room = outbox.room(2, 10)
+    one = outbox.take(max_rows=1, max_bytes=100)
+    assert one is not None
+    outbox.acknowledge(one)
+    assert not room.done()
+    outbox.fail(_taken(outbox))
+    assert room.result(0)
+    assert (outbox.published, outbox.failed) == (1, 2)
+
+
+def test_a_waiter_that_was_cancelled_or_forgotten_does_no_harm() -> None:
+    outbox = Outbox(**LIMITS)
+    outbox.add_row(b"1")
+    cancelled, forgotten, kept = (outbox.drained() for _ in range(3))
+    cancelled.cancel()
+    outbox.forget(forgotten)
+    outbox.acknowledge(_taken(outbox))
+    assert kept.result(0)
+    assert not forgotten.done()
+
+
+def test_abandoning_settles_everything() -> None:
+    outbox = Outbox(**LIMITS)
+    for _ in range(4):
+        outbox.add_row(b"1")
+    taken = outbox.take(max_rows=2, max_bytes=1000)
+    assert taken is not None
+    drained = outbox.drained()
+    assert outbox.abandon() == 4
+    assert drained.result(0)
+    outbox.acknowledge(taken)
+    assert (outbox.abandoned, outbox.published, outbox.pending) == (4, 0, 0)
+    assert outbox.pending_bytes == 0
+
+
+def test_it_says_when_it_is_no_longer_empty() -> None:
+    filled: list[int] = []
+    outbox = Outbox(**LIMITS, on_filled=lambda: filled.append(outbox.pending))
+    outbox.add_row(b"1")
+    outbox.add_row(b"2")
+    _taken(outbox)
+    outbox.add_row(b"3")
+    assert filled == [1, 3]
+
+
+def test_every_row_has_one_count_through_any_history() -> None:
+    rng = random.Random(3)
+    for _ in range(200):
+        outbox = Outbox(max_rows=20, max_bytes=400)
+        offered = accepted = 0
+        held: list[Parcel] = []
+        waiting: list[tuple[int, Future[bool]]] = []
+        for _ in range(120):
+            action = rng.random()
+            if action < 0.5:
+                rows = rng.choice([1, 1, 1, 4])
+                value = b"x" * rng.randrange(1, 60)
+                taken = (
+                    outbox.add_row(value) if rows == 1 else outbox.add_message(value, rows, "any")
+                )
+                offered += rows
+                accepted += rows * taken
+            elif action < 0.7 and (parcel := outbox.take(max_rows=5, max_bytes=100)):
+                held.append(parcel)
+            elif action < 0.95 and held:
+                parcel = held.pop(rng.randrange(len(held)))
+                rng.choice([outbox.acknowledge, outbox.acknowledge, outbox.give_back, outbox.fail])(
+                    parcel
+                )
+            elif action >= 0.95:
+                waiting.append((accepted, outbox.drained()))
+            assert _total(outbox) == accepted
+            assert outbox.dropped == offered - accepted
+            assert outbox.pending <= 20
+        while (parcel := outbox.take(max_rows=5, max_bytes=100)) or held:
+            outbox.acknowledge(parcel or held.pop())
+        for parcel in held:
+            outbox.acknowledge(parcel)
+        assert (outbox.pending, outbox.pending_bytes) == (0, 0)
+        assert all(future.done() for _, future in waiting)
