@@ -189,7 +189,8 @@ CASES = [
         _feed_digests,
         _read_digests,
         b"TDIG",
-        tolerance={"cdf": 4e-3},
+        # The rank error that merged digests of this compression promise.
+        tolerance={"cdf": 1e-2},
     ),
     Case(
         "weighted t-digests",
@@ -197,7 +198,7 @@ CASES = [
         _feed_weighted,
         _read_digests,
         b"TDIG",
-        tolerance={"cdf": 8e-3, "weight": 1e-12, "discrete": 1e-12},
+        tolerance={"cdf": 2e-2, "weight": 1e-12, "discrete": 1e-12},
     ),
     Case("row sample", lambda: RowSample(25, 2, 1), _feed_sample, _read_sample, b"ROWS"),
     Case(

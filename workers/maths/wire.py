@@ -71,8 +71,11 @@ def unpack(data: bytes | memoryview, magic: bytes, version: int) -> list[npt.NDA
             flat = np.frombuffer(view[offset : offset + size], dtype=dtype)
             arrays.append(flat.reshape(shape).astype(dtype.newbyteorder("="), copy=True))
             offset += size
-    except struct.error as error:
-        raise IncompatibleStateError(f"{magic!r} is truncated: {error}") from None
+    except IncompatibleStateError:
+        raise
+    # ValueError: a shape that numpy cannot make, such as one of 65 dimensions.
+    except (struct.error, ValueError) as error:
+        raise IncompatibleStateError(f"{magic!r} is damaged: {error}") from None
     if offset != len(view):
         raise IncompatibleStateError(f"{magic!r} has {len(view) - offset} bytes left over")
     return arrays
