@@ -12,6 +12,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import lru_cache
 
 import msgspec
 
@@ -155,6 +156,7 @@ def _convert(value: object) -> Row:
         raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
 
 
+@lru_cache(maxsize=4096)
 def model_name(name: str | None) -> str:
     """Return ``name``; RejectedError where it is missing or not a model's name."""
     if not name:

@@ -80,7 +80,7 @@ class ModelBlock:
                 batch.X[chosen],
                 batch.Y[chosen],
                 None if batch.weight is None else batch.weight[chosen],
-                hashes=batch.hashes[chosen],
+                hashes=None if batch.hashes is None else batch.hashes[chosen],
                 event_times=batch.times[chosen],
             )
             state.rows += int(chosen.sum())
@@ -141,7 +141,7 @@ class Block:
         if model.epoch is None:
             return
         staged, model.staged = model.staged, []
-        place = f"{self.topic}/{self.partition}"
+        place = f"{self.topic}/{self.partition}" if model.epoch.record.samples else None
         for part in encode(staged, model.epoch.layout, self.options.max_future_seconds, place):
             if isinstance(part, Batch):
                 model.add(part, self.options)

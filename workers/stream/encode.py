@@ -20,13 +20,13 @@ from attributary.workers.stream.layout import Floats, Layout
 @dataclass(frozen=True)
 class Batch:
     """Usable rows in order: X (n, columns), Y (n, outputs), weight (n,) or None where all are 1,
-    event times in milliseconds (n,), and hashes of the row ids (n,)."""
+    event times in milliseconds (n,), and hashes of the row ids (n,) where they are asked for."""
 
     X: Floats
     Y: Floats
     weight: Floats | None
     times: npt.NDArray[np.int64]
-    hashes: npt.NDArray[np.uint64]
+    hashes: npt.NDArray[np.uint64] | None
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,12 @@ class Refusal:
 
 
 def encode(
-    staged: Sequence[Staged], layout: Layout, max_future_seconds: float, place: str
+    staged: Sequence[Staged], layout: Layout, max_future_seconds: float, place: str | None
 ) -> Iterator[Batch | Refusal]:
-    """Yield the rows as arrays in order; ``place`` (topic/partition) names rows without an id."""
+    """Yield the rows as arrays in order.
+
+    ``place`` (topic/partition) names rows without an id; None: row ids are not hashed.
+    """
     for is_row, run in groupby(staged, lambda entry: isinstance(entry.content, Row)):
         if is_row:
             yield from _encode_rows(list(run), layout, max_future_seconds, place)
@@ -53,7 +56,7 @@ def encode(
 
 
 def _encode_rows(
-    staged: list[Staged], layout: Layout, max_future: float, place: str
+    staged: list[Staged], layout: Layout, max_future: float, place: str | None
 ) -> Iterator[Batch | Refusal]:
     rows = [entry.content for entry in staged if isinstance(entry.content, Row)]
     encoded = layout.encode(rows)
@@ -70,7 +73,9 @@ def _encode_rows(
             usable[position] = False
             errors.append(RowError(index, error.reason, str(error)))
     if usable.any():
-        hashes = hash_ids([_row_id(rows[i], staged[i], place) for i in encoded.kept])
+        hashes = None
+        if place is not None:
+            hashes = hash_ids([_row_id(rows[i], staged[i], place) for i in encoded.kept])
         yield _batch(encoded.X, encoded.Y, encoded.weight, times, hashes, usable)
     errors.sort(key=lambda error: error.index)
     for _, found in groupby(errors, lambda error: staged[error.index].record.offset):
@@ -82,7 +87,7 @@ def _encode_rows(
 
 
 def _encode_arrow(
-    entry: Staged, layout: Layout, max_future: float, place: str
+    entry: Staged, layout: Layout, max_future: float, place: str | None
 ) -> Iterator[Batch | Refusal]:
     record, rows = entry.record, entry.content
     assert isinstance(rows, ArrowRows)  # noqa: S101
@@ -95,9 +100,12 @@ def _encode_arrow(
     if times is None:
         times = np.full(rows.rows, record.timestamp, dtype=np.int64)
     usable = (times - record.timestamp) / 1000 <= max_future
-    ids = rows.ids or [_place(place, record, index) for index in range(rows.rows)]
     if usable.any():
-        yield _batch(encoded.X, encoded.Y, encoded.weight, times, hash_ids(ids), usable)
+        hashes = None
+        if place is not None:
+            ids = rows.ids or [_place(place, record, index) for index in range(rows.rows)]
+            hashes = hash_ids(ids)
+        yield _batch(encoded.X, encoded.Y, encoded.weight, times, hashes, usable)
     if not usable.all():
         yield refusal(
             record,
@@ -122,13 +130,18 @@ def _batch(
     Y: Floats,
     weight: Floats | None,
     times: npt.NDArray[np.int64],
-    hashes: npt.NDArray[np.uint64],
+    hashes: npt.NDArray[np.uint64] | None,
     usable: npt.NDArray[np.bool_],
 ) -> Batch:
     if usable.all():
         return Batch(X, Y, weight, times, hashes)
-    kept = None if weight is None else weight[usable]
-    return Batch(X[usable], Y[usable], kept, times[usable], hashes[usable])
+    return Batch(
+        X[usable],
+        Y[usable],
+        None if weight is None else weight[usable],
+        times[usable],
+        None if hashes is None else hashes[usable],
+    )
 
 
 def _ahead(time: int, record: Record) -> float:

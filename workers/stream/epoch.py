@@ -122,7 +122,7 @@ def propose_first(
         if sum(kept.rows for kept in chosen) >= options.grid_rows:
             break
     layout = learn_layout(card, [entry.content for entry in chosen], options)
-    parts = list(encode(chosen, layout, options.max_future_seconds, place=model))
+    parts = list(encode(chosen, layout, options.max_future_seconds, place=None))
     batches = [part for part in parts if isinstance(part, Batch)]
     if not batches:
         refused = next(part for part in parts if isinstance(part, Refusal))

@@ -20,6 +20,7 @@ from attributary.schemas.sketch import decode_sketch
 from attributary.schemas.topics import Topics
 from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.catalogue import ControlCatalogue
+from attributary.workers.stream.gauges import ModelGauges
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import MergeOptions
@@ -59,6 +60,7 @@ class MergeService(Service, ConsumerRebalanceListener):
             fetch_max_bytes=32 * 2**20,
             max_partition_fetch_bytes=16 * 2**20,
         )
+        self._gauges = ModelGauges(metrics, options.exported_features)
         self._cores: dict[TopicPartition, MergePartition] = {}
         self._catching_up: dict[TopicPartition, int] = {}
         self._unsent: list[Outgoing] = []
@@ -83,6 +85,7 @@ class MergeService(Service, ConsumerRebalanceListener):
             for partition in revoked:
                 self._cores.pop(partition, None)
                 self._catching_up.pop(partition, None)
+            self._gauges.forget()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Read the partitions from their beginning."""
@@ -172,6 +175,8 @@ class MergeService(Service, ConsumerRebalanceListener):
         self, core: MergePartition, messages: list[WindowAttribution | WindowDrift]
     ) -> None:
         metrics = self._metrics
+        superseded = sum(core.superseded for core in self._cores.values())
+        metrics.sketches_superseded.set(superseded)
         for (topic, partition), offsets in core.gaps().items():
             metrics.gaps.labels(topic, partition).set(offsets)
         for model, watermark in core.watermarks().items():
@@ -179,14 +184,6 @@ class MergeService(Service, ConsumerRebalanceListener):
         for message in messages:
             if isinstance(message, WindowAttribution):
                 metrics.windows_published.labels(message.model).inc()
-                for feature in message.features:
-                    labels = (message.model, message.output, feature.name)
-                    metrics.score.labels(*labels).set(feature.score)
-                    if feature.stderr is not None:
-                        metrics.score_stderr.labels(*labels).set(feature.stderr)
+                self._gauges.attributions(message)
             else:
-                for column in message.features:
-                    if column.psi is not None:
-                        metrics.psi.labels(message.model, column.name, message.reference).set(
-                            column.psi
-                        )
+                self._gauges.drift(message)

@@ -22,14 +22,18 @@ class StreamMetrics:
     flush_seconds: Histogram
     lag: Gauge
     sketches_received: Counter
-    sketches_superseded: Counter
+    sketches_superseded: Gauge
     gaps: Gauge
     watermark: Gauge
     windows_published: Counter
     publish_seconds: Histogram
     score: Gauge
     score_stderr: Gauge
+    series_dropped: Gauge
     psi: Gauge
+    ks: Gauge
+    output_ks: Gauge
+    attribution_kendall: Gauge
 
     @classmethod
     def build(cls, registry: CollectorRegistry) -> StreamMetrics:
@@ -44,6 +48,9 @@ class StreamMetrics:
         def seconds(name: str, text: str) -> Histogram:
             return Histogram(f"attributary_{name}", text, buckets=_FLUSH_BUCKETS, registry=registry)
 
+        scored = ("model", "output", "window", "feature")
+        drifted = ("model", "window", "reference", "feature")
+        compared = ("model", "output", "window", "reference")
         return cls(
             rows_accepted=counter(
                 "rows_accepted_total", "Rows counted (a replay repeats).", "model"
@@ -58,22 +65,26 @@ class StreamMetrics:
                 "lag_records", "Records of the partition not read yet.", "topic", "partition"
             ),
             sketches_received=counter("sketches_received_total", "Pane sketches received."),
-            sketches_superseded=counter(
-                "sketches_superseded_total", "Sketches received again with nothing new."
+            sketches_superseded=gauge(
+                "sketches_superseded", "Sketches received again with nothing new, since assigned."
             ),
             gaps=gauge("gap_offsets", "Offsets that no manifest covers.", "topic", "partition"),
             watermark=gauge("watermark_seconds", "Event-time watermark.", "model"),
             windows_published=counter("windows_published_total", "Windows published.", "model"),
             publish_seconds=seconds("publish_seconds", "Time to evaluate and publish once."),
-            score=gauge(
-                "score_ratio",
-                "Co-movement ratio of the newest window.",
-                "model",
-                "output",
-                "feature",
+            score=gauge("score_ratio", "Co-movement ratio of the newest window.", *scored),
+            score_stderr=gauge("score_stderr_ratio", "Its standard error.", *scored),
+            series_dropped=gauge(
+                "features_not_exported", "Features beyond the series budget.", *scored[:3]
             ),
-            score_stderr=gauge(
-                "score_stderr_ratio", "Its standard error.", "model", "output", "feature"
+            psi=gauge("psi_ratio", "Population-stability index of a feature.", *drifted),
+            ks=gauge("ks_ratio", "Kolmogorov-Smirnov distance of a feature.", *drifted),
+            output_ks=gauge(
+                "output_ks_ratio", "Kolmogorov-Smirnov distance of an output.", *compared
             ),
-            psi=gauge("psi_ratio", "Population-stability index.", "model", "feature", "reference"),
+            attribution_kendall=gauge(
+                "attribution_kendall_ratio",
+                "Kendall's tau of the scores, reference to window.",
+                *compared,
+            ),
         )

@@ -52,6 +52,9 @@ class MergeOptions(BaseModel):
     idle_seconds: Seconds = Field(
         default=30.0, description="A partition without new rows this long no longer holds back."
     )
+    exported_features: Count = Field(
+        default=50, description="Features per output and window that Prometheus sees; the top ones."
+    )
     profile_features: Annotated[int, Field(ge=0)] = Field(
         default=50, description="Dependence profiles are published for this many top features."
     )

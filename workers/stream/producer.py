@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -16,7 +17,19 @@ from attributary.schemas.errors import BrokerError
 
 _log = logging.getLogger(__name__)
 
-MAX_REQUEST_BYTES = 8 * 2**20
+# A dead letter is a message of up to 8 MiB and headers.
+MAX_REQUEST_BYTES = 9 * 2**20
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep aiokafka from logging a refused probe as an error: the answer is what was asked for."""
+    sender = logging.getLogger("aiokafka.producer.sender")
+    before, sender.disabled = sender.disabled, True
+    try:
+        yield
+    finally:
+        sender.disabled = before
 
 
 class Outgoing(NamedTuple):
@@ -50,7 +63,8 @@ class AcknowledgedProducer:
         for idempotent in (True, False):
             producer = AIOKafkaProducer(**self._arguments, enable_idempotence=idempotent)
             try:
-                await asyncio.wait_for(producer.start(), timeout=10)
+                with _quiet():
+                    await asyncio.wait_for(producer.start(), timeout=10)
             except (KafkaError, asyncio.TimeoutError) as error:
                 await producer.stop()
                 if not idempotent:
