@@ -17,7 +17,7 @@ from command import Running, run, wait_until
 
 from attributary.service import reach
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 # What the settings say of stopping: everything, with nothing left running.
 _STOP_SECONDS = 10.0
@@ -131,12 +131,22 @@ def test_a_second_signal_hurries(start):
     assert "stream-1 did not stop in time and was killed" in running.output
 
 
+def _wait_until_read(metrics: str, messages: int) -> None:
+    def read() -> bool:
+        with urllib.request.urlopen(metrics, timeout=5) as answer:
+            return f"attributary_messages_total {messages}.0\n" in answer.read().decode()
+
+    wait_until(read, 30.0)
+
+
 def test_what_is_published_is_counted_before_the_end(start):
     """Rows published just before Ctrl-C are all in the account that is printed."""
     running = start("up", "--port", "0")
     running.wait_for("Ctrl-C stops everything")
-    rows = [*_rows(5000), b"\x00garbage", b""]
-    asyncio.run(_publish(_address(running), "attributary.rows", rows))
+    address = _address(running)
+    asyncio.run(_publish(address, "attributary.rows", [b"\x00garbage"]))
+    _wait_until_read(_metrics(running), 1)  # the worker has its partitions
+    asyncio.run(_publish(address, "attributary.rows", [*_rows(5000), b""]))
     running.process.send_signal(signal.SIGINT)
     assert running.wait(_STOP_SECONDS) == 0
     assert "5,000 accepted, 2 rejected, all that was published" in running.wait_for("rows ")
@@ -148,17 +158,12 @@ def test_metrics_say_what_was_read_and_that_the_worker_is_ready(start):
     metrics = _metrics(running)
     running.wait_for("Ctrl-C stops everything")
     asyncio.run(_publish(_address(running), "attributary.rows", _rows(1500)))
-
-    def read() -> bool:
-        with urllib.request.urlopen(metrics, timeout=5) as answer:
-            text = answer.read().decode()
-        return "attributary_messages_total 1500.0" in text
-
-    wait_until(read, 30.0)
+    _wait_until_read(metrics, 1500)
     with urllib.request.urlopen(metrics.replace("/metrics", "/readyz"), timeout=5) as answer:
         assert answer.status == 200
 
 
+@pytest.mark.integration
 def test_up_uses_a_broker_that_runs_and_leaves_it_running(start, broker, topic_names):
     prefix = topic_names.rows.removesuffix("rows")
     running = start("--prefix", prefix, "up", "--bootstrap", broker.bootstrap)
@@ -171,6 +176,7 @@ def test_up_uses_a_broker_that_runs_and_leaves_it_running(start, broker, topic_n
     assert checked.stdout == "all 7 topics are there\n"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_worker_stops_on_a_signal(start, broker, topics, number):
     prefix = topics.rows.removesuffix("rows")
@@ -184,6 +190,7 @@ def test_a_worker_stops_on_a_signal(start, broker, topics, number):
     assert "Unclosed" not in running.output
 
 
+@pytest.mark.integration
 def test_a_worker_whose_broker_is_gone_stops_in_time(start, own_broker):
     address = own_broker.bootstrap
     assert run("--bootstrap", address, "topics", "create").returncode == 0
