@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from mode import Service
 
 from attributary.schemas.connection import Connection
@@ -36,12 +37,7 @@ class ControlReader(Service):
             auto_offset_reset="earliest",
         )
         await consumer.start()
-        await consumer.topics()
-        partitions = [
-            TopicPartition(topic, partition)
-            for topic in (self._topics.models, self._topics.grids)
-            for partition in sorted(await self._partitions_of(consumer, topic))
-        ]
+        partitions = await self._partitions()
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
         ends = await consumer.end_offsets(partitions)
@@ -68,11 +64,19 @@ class ControlReader(Service):
                 else:
                     self.catalogue.add_grid(record.value)
 
-    @staticmethod
-    async def _partitions_of(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
-        found: set[int] | None = consumer.partitions_for_topic(topic)
-        if not found:
-            raise BrokerError(
-                f"the topic {topic} does not exist; run `attributary topics create` first"
-            )
+    async def _partitions(self) -> list[TopicPartition]:
+        """Ask for all topics: a consumer knows those that it reads, and naming one may create it."""
+        admin = AIOKafkaAdminClient(**self._connection.client_arguments())
+        try:
+            await admin.start()
+            known = {topic["topic"]: topic["partitions"] for topic in await admin.describe_topics()}
+        finally:
+            await admin.close()
+        found = []
+        for topic in (self._topics.models, self._topics.grids):
+            if topic not in known:
+                raise BrokerError(
+                    f"the topic {topic} does not exist; run `attributary topics create` first"
+                )
+            found += [TopicPartition(topic, part["partition"]) for part in known[topic]]
         return found
