@@ -34,12 +34,16 @@ class ModelCount(BaseModel):
 
 class Manifest(Message):
     """Rows of one block, cumulative; of two for one (topic, partition, block), the one that
-    covers more offsets holds. Rows whose model cannot be read are counted under ''."""
+    covers more offsets holds. Rows whose model cannot be read are counted under ''.
+
+    A partition that has no open block sends one that covers nothing, as its heartbeat.
+    """
 
     SCHEMA: ClassVar[str] = "attributary.manifest/1"
 
     topic: str
     partition: int
+    partitions: int = Field(description="How many partitions the topic has.")
     block: int = Field(description="First offset of the block: its name.")
     upto: int = Field(description="Offset after the last one counted.")
     previous: int | None = Field(description="Block before this one, when this owner sealed it.")

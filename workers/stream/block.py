@@ -179,11 +179,12 @@ class Block:
             rows=rows,
         )
 
-    def manifest(self, end_offset: int) -> Manifest:
+    def manifest(self, partitions: int, end_offset: int) -> Manifest:
         """Return what the block's rows became so far."""
         return Manifest(
             topic=self.topic,
             partition=self.partition,
+            partitions=partitions,
             block=self.first,
             upto=self.upto,
             previous=self.previous,

@@ -53,13 +53,25 @@ class Flush:
 
 
 class PartitionIngest:
-    """One source partition. ``now`` is monotonic seconds, used only to wait for first rows."""
+    """One source partition, read from ``position``, the start of a block.
+
+    ``now`` is monotonic seconds, used only to wait for first rows.
+    """
 
     def __init__(
-        self, topic: str, partition: int, catalogue: Catalogue, options: IngestOptions
+        self,
+        topic: str,
+        partition: int,
+        position: int,
+        catalogue: Catalogue,
+        options: IngestOptions,
+        *,
+        partitions: int = 1,
     ) -> None:
         self.topic = topic
         self.partition = partition
+        self._partitions = partitions
+        self._position = position
         self._catalogue = catalogue
         self._options = options
         self._blocks: deque[Block] = deque()
@@ -125,7 +137,8 @@ class PartitionIngest:
         return Flush(
             rejections=[rejection for block in self._blocks for rejection in block.rejections],
             sketches=sketches,
-            manifests=[block.manifest(end_offset) for block in self._blocks],
+            manifests=[block.manifest(self._partitions, end_offset) for block in self._blocks]
+            or [self._heartbeat(end_offset)],
             commit=self._blocks[finished].first if self._blocks else None,
             accepted=accepted,
             sent=sent,
@@ -141,6 +154,18 @@ class PartitionIngest:
             del block.rejections[:count]
         for _ in range(flush.finished):
             self._blocks.popleft()
+
+    def _heartbeat(self, end_offset: int) -> Manifest:
+        return Manifest(
+            topic=self.topic,
+            partition=self.partition,
+            partitions=self._partitions,
+            block=self._position,
+            upto=self._position,
+            previous=None,
+            sealed=False,
+            end_offset=end_offset,
+        )
 
     def _open(self, record: Record) -> None:
         previous = None

@@ -106,13 +106,19 @@ class IngestService(Service, ConsumerRebalanceListener):
         # The assignment is visible already: without this, a poll could run ahead of the seek.
         self._consumer.pause(*partitions)
         async with self._lock:
-            beginning = await self._consumer.beginning_offsets(partitions)
+            beginnings = await self._consumer.beginning_offsets(partitions)
+            self._ends.update(await self._consumer.end_offsets(partitions))
             for partition in partitions:
                 committed = await self._consumer.committed(partition)
-                start = beginning[partition] if committed is None else committed
-                self._consumer.seek(partition, max(start, beginning[partition]))
+                start = max(committed or 0, beginnings[partition])
+                self._consumer.seek(partition, start)
                 self._cores[partition] = PartitionIngest(
-                    partition.topic, partition.partition, self._catalogue, self._options
+                    partition.topic,
+                    partition.partition,
+                    start,
+                    self._catalogue,
+                    self._options,
+                    partitions=await self._producer.partitions(partition.topic),
                 )
         self._consumer.resume(*partitions)
         _log.info(

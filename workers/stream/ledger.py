@@ -38,6 +38,10 @@ class SourceLedger:
 
     def add(self, manifest: Manifest, clock: int) -> None:
         """Take a manifest; of two for one block the one that covers more offsets holds."""
+        self.end_offset = max(self.end_offset, manifest.end_offset)
+        if manifest.upto == manifest.block:  # a heartbeat: no offset covered
+            self.upto = max(self.upto, manifest.upto)
+            return
         if self.is_closed(manifest.block):
             self.duplicates += 1
             return
@@ -46,7 +50,6 @@ class SourceLedger:
             self.duplicates += 1
             return
         self._open[manifest.block] = manifest
-        self.end_offset = max(self.end_offset, manifest.end_offset)
         if self.first is None or manifest.block < self.first:
             self.first = manifest.block
         if manifest.upto > self.upto:
@@ -98,6 +101,11 @@ class SourceLedger:
                 total.rejected.update(count.rejected)
         return total
 
+    @property
+    def behind(self) -> bool:
+        """Whether records of the partition are still to be read."""
+        return self.upto < self.end_offset
+
     def idle(self, clock: int, idle_ms: int) -> bool:
         """Say whether the partition has been read to its end and has had no row for a while."""
-        return self.upto >= self.end_offset and clock - self.progressed_at >= idle_ms
+        return not self.behind and clock - self.progressed_at >= idle_ms

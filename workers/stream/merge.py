@@ -30,6 +30,7 @@ class MergePartition:
         self._catalogue = catalogue
         self._options = options
         self._sources: dict[SourceKey, SourceLedger] = {}
+        self._partitions: dict[str, int] = {}
         self._models: dict[str, ModelMerge] = {}
         self._cards: dict[str, ModelCard] = {}
         self._drift: dict[str, DriftBook] = {}
@@ -48,6 +49,7 @@ class MergePartition:
         self._clock = max(self._clock, clock)
         source = (manifest.topic, manifest.partition)
         ledger = self._sources.setdefault(source, SourceLedger())
+        self._partitions[manifest.topic] = manifest.partitions
         ledger.add(manifest, clock)
         self._close_blocks(source, ledger)
 
@@ -125,17 +127,31 @@ class MergePartition:
             ledger.close(manifest)
 
     def _watermark(self, model: str) -> int | None:
-        known = {
-            source: ledger.event_time[model]
-            for source, ledger in self._sources.items()
-            if model in ledger.event_time
-        }
-        active = [
-            time
-            for source, time in known.items()
-            if not self._sources[source].idle(self._clock, self._idle_ms)
-        ]
-        return min(active) if active else max(known.values(), default=None)
+        """Return how far event time has come on every partition that may still bring rows.
+
+        None while that is not known: a partition has not reported, or is behind and has shown no row
+        of the model yet. Without any active partition, the farthest event time.
+        """
+        active: list[int] = []
+        reached: list[int] = []
+        for topic, ledgers in self._by_topic().items():
+            if len(ledgers) < self._partitions[topic]:
+                return None
+            for ledger in ledgers:
+                time = ledger.event_time.get(model)
+                if time is not None:
+                    reached.append(time)
+                    if not ledger.idle(self._clock, self._idle_ms):
+                        active.append(time)
+                elif ledger.behind:
+                    return None
+        return min(active) if active else max(reached, default=None)
+
+    def _by_topic(self) -> dict[str, list[SourceLedger]]:
+        found: dict[str, list[SourceLedger]] = {}
+        for (topic, _), ledger in self._sources.items():
+            found.setdefault(topic, []).append(ledger)
+        return found
 
     @property
     def _idle_ms(self) -> int:
