@@ -78,7 +78,8 @@ class Accounting(_Part):
 
 class WindowAttribution(Message):
     """One window and output of one model. ``revision`` is the number of rows that it counts: of two
-    messages for one window and output, the higher replaces the lower."""
+    messages for one window and output the higher replaces the lower, of equals the later the earlier.
+    """
 
     SCHEMA: ClassVar[str] = "attributary.attribution/1"
 

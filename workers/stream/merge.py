@@ -71,7 +71,8 @@ class MergePartition:
             self._close_blocks(source, ledger)
         for name in sorted(self._models):
             merge = self._models[name]
-            for due in merge.due(self._watermark(name)):
+            rejected = self._rejected(name)
+            for due in merge.due(self._watermark(name), sum(rejected.values())):
                 yield from self._messages(name, merge, due, now)
 
     def gaps(self) -> dict[SourceKey, int]:
@@ -176,15 +177,17 @@ class MergePartition:
         if due.final and merge.oldest is not None:
             yield from self._drift[name].compare(name, due, scores, merge.oldest, now)
 
-    def _accounting(self, name: str, merge: ModelMerge, rows: int) -> Accounting:
-        totals = [ledger.totals(name) for ledger in self._sources.values()]
+    def _rejected(self, name: str) -> Counter[str]:
         rejected: Counter[str] = Counter()
-        for total in totals:
-            rejected.update(total.rejected)
+        for ledger in self._sources.values():
+            rejected.update(ledger.totals(name).rejected)
+        return rejected
+
+    def _accounting(self, name: str, merge: ModelMerge, rows: int) -> Accounting:
         return Accounting(
             rows=rows,
-            rows_accepted=sum(total.accepted for total in totals),
-            rows_rejected=dict(sorted(rejected.items())),
+            rows_accepted=sum(ledger.totals(name).accepted for ledger in self._sources.values()),
+            rows_rejected=dict(sorted(self._rejected(name).items())),
             rows_late=merge.late_rows,
             offsets={
                 f"{topic}/{partition}": (ledger.first or 0, ledger.upto)

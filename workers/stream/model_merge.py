@@ -92,8 +92,11 @@ class ModelMerge:
                 view.close(source, held, sketch)
         return rows
 
-    def due(self, watermark: int | None) -> Iterator[Due]:
-        """Yield what has changed since it was published, and forget what cannot change any more."""
+    def due(self, watermark: int | None, rejected: int) -> Iterator[Due]:
+        """Yield what has changed since it was published, and forget what cannot change any more.
+
+        ``rejected`` rows of the model belong to no window; they make an endless view due again.
+        """
         if watermark is not None:
             self.watermark = max(watermark, self.watermark or watermark)
         for index, windowed in self._windowed.items():
@@ -101,7 +104,7 @@ class ModelMerge:
                 yield from self._due_windows(index, windowed, self.watermark)
                 windowed.drop(self.watermark)
         for index, view in self._endless.items():
-            due = self._due(index, view, None)
+            due = self._due(index, view, None, rejected)
             if due is not None:
                 yield due
 
@@ -116,17 +119,17 @@ class ModelMerge:
                 if due is not None:
                     yield due
 
-    def _due(self, index: int, view: View, span: Span | None) -> Due | None:
+    def _due(self, index: int, view: View, span: Span | None, rejected: int = 0) -> Due | None:
         open_sketches = self._open.where(lambda held: span is None or span.holds(held.header.pane))
         rows = view.closed_rows + sum(
             held.header.rows for part in open_sketches.values() for held in part
         )
-        if rows == view.published_rows:
+        if (rows, rejected) == view.published:
             return None
         state = view.state(open_sketches)
         if state is None:
             return None
-        view.published_rows = rows
+        view.published = rows, rejected
         return Due(index, self._window(index, span), state, rows, final=span is not None)
 
     def _window(self, index: int, span: Span | None) -> Window:

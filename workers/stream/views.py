@@ -130,7 +130,8 @@ class View:
         self._half_life = half_life
         self._partials: dict[SourceKey, Partial] = {}
         self.closed_rows = 0
-        self.published_rows = 0
+        #: Rows, and rejected rows, that the newest message accounts for.
+        self.published: tuple[int, int] | None = None
 
     def close(self, source: SourceKey, held: Held, sketch: PaneSketch) -> None:
         """Merge a final sketch."""
