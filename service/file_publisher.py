@@ -147,10 +147,10 @@ class FilePublisher:
         else:
             file = ParquetFile(job.path)
         columns = choose_typed(job.choice, file.schema)
-        if columns.left_out:
-            self._say(f"not features: {', '.join(columns.left_out)}")
         texts = text_columns(columns, file.schema)
         self._prepare(lambda: derive_card(job.model, columns, texts, job.choice.categorical))
+        if columns.left_out:
+            self._say(f"not features: {', '.join(columns.left_out)}")
         encoder = TableMessages(
             job.model,
             columns,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
@@ -42,6 +43,7 @@ class CsvFile:
         self._path = path
         self._reject = reject
         self._raw: IO[bytes] | None = None
+        self._invalid_rows: deque[str] = deque()
         self._total = path.stat().st_size
         with path.open("rb") as raw:
             found = self._reader(raw, None, lambda _: "skip").schema
@@ -59,9 +61,11 @@ class CsvFile:
                 try:
                     batch = reader.read_next_batch()
                 except StopIteration:
+                    self._reject_invalid()
                     return
                 except pa.ArrowInvalid as error:
                     raise ConfigurationError(self._explain(error)) from None
+                self._reject_invalid()
                 yield batch
 
     def progress(self) -> tuple[int, int]:
@@ -93,10 +97,16 @@ class CsvFile:
             raise ConfigurationError(f"{self._path}: {error}") from None
 
     def _invalid(self, row: Any) -> str:
-        self._reject(
-            f"{row.actual_columns} fields instead of {row.expected_columns}: {row.text!r:.80}"
+        place = "" if row.number is None else f"line {row.number}: "
+        self._invalid_rows.append(
+            f"{place}{row.actual_columns} fields instead of {row.expected_columns}: {row.text!r:.80}"
         )
         return "skip"
+
+    def _reject_invalid(self) -> None:
+        """Pass the invalid rows on: pyarrow swallows what is raised inside its callback."""
+        while self._invalid_rows:
+            self._reject(self._invalid_rows.popleft())
 
     def _explain(self, error: Exception) -> str:
         text = str(error)
