@@ -53,5 +53,7 @@ class Manifest(Message):
 
     @property
     def key(self) -> bytes:
-        """Kafka key: one record per block survives compaction."""
-        return f"m|{self.topic}|{self.partition}|{self.block}".encode()
+        """Kafka key: one record per block survives compaction, and the one that seals it besides:
+        an old owner's later, unfinished one must not take its place."""
+        sealed = "|sealed" if self.sealed else ""
+        return f"m|{self.topic}|{self.partition}|{self.block}{sealed}".encode()

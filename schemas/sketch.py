@@ -19,7 +19,10 @@ _VERSION = 1
 
 
 class SketchHeader(msgspec.Struct, frozen=True):
-    """What a sketch counts. Times are milliseconds since the epoch; ``upto`` is exclusive."""
+    """What a sketch counts. Times are milliseconds since the epoch; ``upto`` is exclusive.
+
+    ``final``: the block has ended, and no later sketch will count more.
+    """
 
     model: str
     topic: str
@@ -29,11 +32,18 @@ class SketchHeader(msgspec.Struct, frozen=True):
     epoch: int
     upto: int
     rows: int
+    final: bool = False
 
     @property
     def key(self) -> bytes:
-        """Kafka key: one record per (model, source partition, block, pane) survives compaction."""
-        return f"s|{self.topic}|{self.partition}|{self.block}|{self.pane}|{self.model}".encode()
+        """Kafka key: one record per (model, source partition, block, pane) survives compaction.
+
+        Compaction keeps the last record, which may be an old owner's that counts less than one before
+        it. So the final sketch, the same whoever computes it, has a key of its own.
+        """
+        kind = "f" if self.final else "s"
+        place = f"{self.topic}|{self.partition}|{self.block}|{self.pane}"
+        return f"{kind}|{place}|{self.model}".encode()
 
 
 _header_decoder = msgspec.json.Decoder(SketchHeader)

@@ -177,6 +177,7 @@ class Block:
             epoch=epoch.record.epoch,
             upto=self.upto,
             rows=rows,
+            final=self.finished,
         )
 
     def manifest(self, partitions: int, end_offset: int) -> Manifest:

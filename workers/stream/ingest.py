@@ -126,7 +126,8 @@ class PartitionIngest:
         for block in self._blocks:
             for name, model in block.models.items():
                 for pane, state in model.panes.items():
-                    if state.rows > state.sent and model.epoch is not None:
+                    changed = state.rows > state.sent or block.finished
+                    if changed and model.epoch is not None:
                         header = block.header(name, pane, model.epoch, state.rows)
                         sketches.append((header, state.sketch.to_bytes()))
                         sent.append((state, state.rows))

@@ -7,7 +7,7 @@ all that it needs: what to merge, in which order, what is missing, and how far e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from attributary.schemas.attribution import Accounting, WindowAttribution, WindowDrift
 from attributary.schemas.card import ModelCard
@@ -24,11 +24,20 @@ from attributary.workers.stream.views import SourceKey
 
 
 class MergePartition:
-    """One partition of the sketches topic, read from its beginning. Times are the broker's, in ms."""
+    """One partition of the sketches topic, read from its beginning. Times are the broker's, in ms.
 
-    def __init__(self, catalogue: ControlCatalogue, options: MergeOptions) -> None:
+    ``owns`` says whether the sketches of a model come to this partition: manifests come to all.
+    """
+
+    def __init__(
+        self,
+        catalogue: ControlCatalogue,
+        options: MergeOptions,
+        owns: Callable[[str], bool] = lambda model: True,
+    ) -> None:
         self._catalogue = catalogue
         self._options = options
+        self._owns = owns
         self._sources: dict[SourceKey, SourceLedger] = {}
         self._partitions: dict[str, int] = {}
         self._models: dict[str, ModelMerge] = {}
@@ -50,8 +59,15 @@ class MergePartition:
         source = (manifest.topic, manifest.partition)
         ledger = self._sources.setdefault(source, SourceLedger())
         self._partitions[manifest.topic] = manifest.partitions
-        ledger.add(manifest, clock)
+        if ledger.add(manifest, clock):
+            # Event time counts as reached once the rows that reach it are held, not before.
+            for name, count in manifest.models.items():
+                if self._owns(name) and self._holds(source, manifest, name):
+                    ledger.reach(name, count.event_time)
         self._close_blocks(source, ledger)
+        for name in manifest.models:
+            if name in self._models:
+                self._models[name].advance(self._watermark(name))
 
     @property
     def stale(self) -> bool:
@@ -71,8 +87,8 @@ class MergePartition:
             self._close_blocks(source, ledger)
         for name in sorted(self._models):
             merge = self._models[name]
-            rejected = self._rejected(name)
-            for due in merge.due(self._watermark(name), sum(rejected.values())):
+            merge.advance(self._watermark(name))
+            for due in merge.due(sum(self._rejected(name).values())):
                 yield from self._messages(name, merge, due, now)
 
     def gaps(self) -> dict[SourceKey, int]:
@@ -102,30 +118,41 @@ class MergePartition:
             return True
         merge = self._models.get(header.model)
         if merge is None or merge.layout < epoch.record.layout:
-            merge = self._begin(header.model, epoch)
-        if merge.layout == epoch.record.layout and not merge.add(header, body):
+            merge = self._begin(header.model, epoch, merge)
+        if merge.layout > epoch.record.layout:
+            merge.add_outdated(header)
+        elif not merge.add(header, body):
             self._superseded[header.model] += 1
         return True
 
-    def _begin(self, model: str, epoch: Epoch) -> ModelMerge:
+    def _begin(self, model: str, epoch: Epoch, older: ModelMerge | None) -> ModelMerge:
         card = self._catalogue.card(model) or ModelCard(model=model)
+        merge = ModelMerge(card, epoch)
+        if older is not None:
+            merge.replace(older)
         self._cards[model] = card
         self._drift[model] = DriftBook(epoch.layout)
-        self._models[model] = ModelMerge(card, epoch)
-        return self._models[model]
+        self._models[model] = merge
+        return merge
+
+    def _holds(self, source: SourceKey, manifest: Manifest, model: str) -> bool:
+        count = manifest.models[model]
+        merge = self._models.get(model)
+        if merge is None:
+            return not count.accepted
+        return merge.holds(source, manifest.block, count)
 
     def _close_blocks(self, source: SourceKey, ledger: SourceLedger) -> None:
         for manifest, overdue in ledger.closable():
-            models = [name for name in manifest.models if name in self._models]
-            complete = all(
-                self._models[name].holds(source, manifest.block, manifest.models[name])
-                for name in models
-            )
-            if not (complete or overdue):
+            mine = [name for name in manifest.models if self._owns(name)]
+            if all(self._holds(source, manifest, name) for name in mine):
+                for name in mine:
+                    if name in self._models:
+                        self._models[name].close(source, manifest.block)
+                    ledger.reach(name, manifest.models[name].event_time)
+                ledger.close(manifest)
+            elif not overdue:
                 return
-            for name in models:
-                self._models[name].close(source, manifest.block)
-            ledger.close(manifest)
 
     def _watermark(self, model: str) -> int | None:
         """Return how far event time has come on every partition that may still bring rows.
@@ -142,9 +169,9 @@ class MergePartition:
                 time = ledger.event_time.get(model)
                 if time is not None:
                     reached.append(time)
-                    if not ledger.idle(self._clock, self._idle_ms):
+                    if not ledger.idle(model, self._clock, self._idle_ms):
                         active.append(time)
-                elif ledger.behind:
+                elif ledger.expects(model):
                     return None
         return min(active) if active else max(reached, default=None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
@@ -21,6 +21,7 @@ from attributary.schemas.topics import Topics
 from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.gauges import ModelGauges
+from attributary.workers.stream.ingest_service import sketch_partition
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import MergeOptions
@@ -101,9 +102,12 @@ class MergeService(Service, ConsumerRebalanceListener):
             return
         ends = await self._consumer.end_offsets(partitions)
         beginnings = await self._consumer.beginning_offsets(partitions)
+        count = await self._producer.partitions(self._topics.sketches)
         for partition in partitions:
             self._consumer.seek(partition, beginnings[partition])
-            self._cores[partition] = MergePartition(self._catalogue, self._options)
+            self._cores[partition] = MergePartition(
+                self._catalogue, self._options, _owner(partition.partition, count)
+            )
             self._catching_up[partition] = ends[partition]
 
     @Service.task
@@ -187,3 +191,8 @@ class MergeService(Service, ConsumerRebalanceListener):
                 self._gauges.attributions(message)
             else:
                 self._gauges.drift(message)
+
+
+def _owner(partition: int, partitions: int) -> Callable[[str], bool]:
+    """Return what tells whether a model's sketches come to this partition of the sketches topic."""
+    return lambda model: sketch_partition(model, partitions) == partition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from attributary.schemas.manifest import ModelCount
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.spans import Hopping, Span
 from attributary.workers.maths.window import WindowState
-from attributary.workers.stream.epoch import Epoch
+from attributary.workers.stream.epoch import Epoch, pane_ms
 from attributary.workers.stream.open_sketches import OpenSketches
 from attributary.workers.stream.views import Held, SourceKey, View, WindowedView
 
@@ -41,6 +42,8 @@ class ModelMerge:
         self.oldest: int | None = None
         self._pane_ms = epoch.record.pane_ms
         self._open = OpenSketches()
+        self._outdated = OpenSketches()
+        self._settled: deque[Due] = deque()
         self._specs = card.windows
         self._windowed: dict[int, WindowedView] = {}
         self._endless: dict[int, View] = {}
@@ -50,7 +53,8 @@ class ModelMerge:
                 self._endless[index] = View()
             elif isinstance(spec, Decayed):
                 self._endless[index] = View(round(spec.half_life_seconds * 1000))
-            else:
+            elif pane_ms(card) == self._pane_ms:
+                # Else the card has changed, and its next layout, on other panes, is on the way.
                 width = round(spec.seconds * 1000)
                 hop = round(getattr(spec, "hop_seconds", spec.seconds) * 1000)
                 spans = Hopping(width=width, hop=hop, pane=self._pane_ms)
@@ -64,60 +68,82 @@ class ModelMerge:
     def add(self, header: SketchHeader, body: bytes) -> bool:
         """Take a sketch of this layout; False where it says nothing new."""
         held = Held(header, body, header.pane + self._pane_ms)
-        if not self._windowed or any(
-            view.live(header.pane, self.watermark) for view in self._windowed.values()
-        ):
+        live = [
+            (windowed, span)
+            for windowed in self._windowed.values()
+            for span in windowed.live(header.pane, self.watermark)
+        ]
+        if live or not self._windowed:
             held.on_time = header.rows
+        if not self._open.add(held):
+            return False
+        for windowed, span in live:
+            windowed.views.setdefault(span, View())
         known = self.oldest
         self.oldest = header.pane if known is None else min(known, header.pane)
-        return self._open.add(held)
+        return True
+
+    def add_outdated(self, header: SketchHeader) -> None:
+        """Note a sketch of an older layout: it completes its block, and that is all."""
+        self._outdated.add(Held(header, b"", header.pane))
+
+    def replace(self, older: ModelMerge) -> None:
+        """Take over from the merge of an older layout what its blocks still need to be complete."""
+        for part in (older._outdated, older._open):
+            for _, held in part:
+                self.add_outdated(held.header)
 
     def holds(self, source: SourceKey, block: int, count: ModelCount) -> bool:
         """Say whether every row that the manifest counts is in the sketches held."""
-        held = self._open.block(source, block)
+        held = {**self._outdated.block(source, block), **self._open.block(source, block)}
         return all(
             pane in held and held[pane].header.rows >= rows for pane, rows in count.accepted.items()
         )
 
-    def close(self, source: SourceKey, block: int) -> int:
-        """Merge the sketches of a block whose books are closed; return their rows."""
-        rows = 0
+    def close(self, source: SourceKey, block: int) -> None:
+        """Merge the sketches of a block whose books are closed."""
+        self._outdated.take(source, block)
         for held in self._open.take(source, block):
             sketch = held.sketch()
-            rows += held.header.rows
             self.late_rows += held.header.rows - held.on_time
             for windowed in self._windowed.values():
-                windowed.close(source, held, sketch, self.watermark)
+                windowed.close(source, held, sketch)
             for view in self._endless.values():
                 view.close(source, held, sketch)
-        return rows
 
-    def due(self, watermark: int | None, rejected: int) -> Iterator[Due]:
-        """Yield what has changed since it was published, and forget what cannot change any more.
+    def advance(self, watermark: int | None) -> None:
+        """Move the watermark on, and settle the windows that no row can change any more."""
+        if watermark is None or (self.watermark is not None and watermark <= self.watermark):
+            return
+        self.watermark = watermark
+        for index, windowed in self._windowed.items():
+            for span in windowed.settled(watermark):
+                due = self._due(index, windowed.views[span], span)
+                if due is not None:
+                    self._settled.append(due)
+                del windowed.views[span]
+
+    def settled(self) -> Iterator[Due]:
+        """Yield the settled windows that are not published as they are, once."""
+        while self._settled:
+            yield self._settled.popleft()
+
+    def due(self, rejected: int) -> Iterator[Due]:
+        """Yield what has changed since it was published.
 
         ``rejected`` rows of the model belong to no window; they make an endless view due again.
         """
-        if watermark is not None:
-            self.watermark = max(watermark, self.watermark or watermark)
+        yield from self.settled()
         for index, windowed in self._windowed.items():
-            if self.watermark is not None:
-                yield from self._due_windows(index, windowed, self.watermark)
-                windowed.drop(self.watermark)
+            for span in sorted(windowed.views):
+                if self.watermark is not None and span.end <= self.watermark:
+                    due = self._due(index, windowed.views[span], span)
+                    if due is not None:
+                        yield due
         for index, view in self._endless.items():
             due = self._due(index, view, None, rejected)
             if due is not None:
                 yield due
-
-    def _due_windows(self, index: int, windowed: WindowedView, watermark: int) -> Iterator[Due]:
-        spans = set(windowed.views)
-        for _, held in self._open:
-            spans.update(windowed.live(held.header.pane, watermark))
-        for span in sorted(spans):
-            if span.end <= watermark:
-                view = windowed.views.setdefault(span, View())
-                due = self._due(index, view, span)
-                if due is not None:
-                    yield due
 
     def _due(self, index: int, view: View, span: Span | None, rejected: int = 0) -> Due | None:
         open_sketches = self._open.where(lambda held: span is None or span.holds(held.header.pane))
@@ -137,7 +163,8 @@ class ModelMerge:
         if span is None:
             # The end of what is counted: the pane after the watermark's, or after the oldest row.
             start = self.oldest or 0
-            end = (self.watermark or start) // self._pane_ms * self._pane_ms + self._pane_ms
+            latest = start if self.watermark is None else self.watermark
+            end = latest // self._pane_ms * self._pane_ms + self._pane_ms
             span = Span(start, end)
         return Window(
             kind=spec.kind,

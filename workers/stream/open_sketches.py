@@ -20,7 +20,7 @@ class OpenSketches:
         panes = blocks.setdefault(header.block, {})
         known = panes.get(header.pane)
         if known is not None:
-            if known.header.upto >= header.upto:
+            if known.version >= held.version:
                 return False
             held.on_time = max(held.on_time, known.on_time)
         panes[header.pane] = held

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from zlib import crc32
 
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.decayed import DecayedState
@@ -31,9 +33,14 @@ class Held:
     on_time: int = 0
 
     @property
+    def version(self) -> tuple[int, bool]:
+        """What decides between sketches of one block and pane: the higher holds."""
+        return self.header.upto, self.header.final
+
+    @cached_property
     def place(self) -> Place:
-        """What orders it, and its version."""
-        return self.header.block, self.header.pane, self.header.upto
+        """What orders it, and a mark of its content."""
+        return self.header.block, self.header.pane, crc32(self.body)
 
     def sketch(self) -> PaneSketch:
         """Return the accumulators."""
@@ -178,17 +185,15 @@ class WindowedView:
             if watermark is None or span.end + self.lateness > watermark
         ]
 
-    def close(
-        self, source: SourceKey, held: Held, sketch: PaneSketch, watermark: int | None
-    ) -> None:
+    def close(self, source: SourceKey, held: Held, sketch: PaneSketch) -> None:
         """Merge a final sketch into the windows that still take rows."""
-        for span in self.live(held.header.pane, watermark):
-            self.views.setdefault(span, View()).close(source, held, sketch)
+        for span in self.spans.spans_of(held.header.pane):
+            if span in self.views:
+                self.views[span].close(source, held, sketch)
 
-    def drop(self, watermark: int) -> None:
-        """Forget the windows that no row can change any more."""
-        for span in [s for s in self.views if s.end + self.lateness <= watermark]:
-            del self.views[span]
+    def settled(self, watermark: int) -> list[Span]:
+        """Return the windows that no row can change any more, oldest first."""
+        return sorted(span for span in self.views if span.end + self.lateness <= watermark)
 
 
 def _common_prefix(left: list[Place], right: list[Place]) -> int:
