@@ -26,7 +26,7 @@ help:
 	@echo "make test-kafka  the integration tests again, on Apache Kafka (needs Java 17 and Maven)"
 	@echo "make lint        ruff, strict mypy and the import contracts"
 	@echo "make format      let ruff rewrite the sources"
-	@echo "make bench       the benchmarks"
+	@echo "make bench       measure, and rewrite docs/performance.md (ARGS=--quick)"
 	@echo "make setup       install into $(VENV) (EXTRAS=all,dev adds torch)"
 	@echo "make clean       remove what make made"
 
@@ -53,8 +53,7 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	@for script in benchmarks/bench_*.py; do \
-	  echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
+	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -188,6 +188,7 @@ def test_a_worker_stops_on_a_signal(start, broker, topics, number):
     assert running.wait(_STOP_SECONDS) == 0
     assert "Traceback" not in running.output
     assert "Unclosed" not in running.output
+    assert "Starting..." not in running.output  # the libraries' own small talk
 
 
 @pytest.mark.integration
