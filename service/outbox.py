@@ -44,6 +44,7 @@ class Outbox:
         self.published = self.failed = self.abandoned = self.dropped = self.invalid = 0
         self.pending = self.pending_bytes = 0
         self._accepted = self._taken = 0
+        self._over = False
         self._lock = threading.Lock()
         self._queue: deque[bytes | Parcel] = deque()
         self._returned: deque[Parcel] = deque()
@@ -65,7 +66,8 @@ class Outbox:
 
     def _add(self, entry: bytes | Parcel, rows: int, size: int) -> bool:
         with self._lock:
-            if self.pending + rows > self.max_rows or self.pending_bytes + size > self.max_bytes:
+            full = self.pending + rows > self.max_rows or self.pending_bytes + size > self.max_bytes
+            if full or self._over:
                 self.dropped += rows
                 return False
             filled = not self._queue
@@ -133,8 +135,9 @@ class Outbox:
             self._returned.append(parcel)
 
     def abandon(self) -> int:
-        """Let go of everything that is not acknowledged; return how many rows that were."""
+        """Let go of everything that is not acknowledged, for ever; return how many rows that were."""
         with self._lock:
+            self._over = True
             rows = self.pending
             self.abandoned += rows
             self.pending = self.pending_bytes = 0

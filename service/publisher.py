@@ -164,16 +164,16 @@ class Publisher:
         ``features``: (n, d) in the order of ``feature_names``, or a data frame or mapping of columns;
         ``outputs`` (n,) or (n, c); the others (n,) or None. A bad row leaves the others alone.
         """
-        queued = seen = 0
         try:
-            for row in self._encoder.encode_batch(
+            rows = self._encoder.encode_batch(
                 features, outputs, ids=ids, times=times, weights=weights, model=model
-            ):
-                seen += 1
-                queued += self._put(row) if isinstance(row, bytes) else self._refuse(row, 1)
+            )
         except Exception as error:
-            self._refuse(error, max(_length(outputs) - seen, 1))
-        return queued
+            self._refuse(error, _length(outputs))
+            return 0
+        return sum(
+            self._put(row) if isinstance(row, bytes) else self._refuse(row, 1) for row in rows
+        )
 
     def publish_message(self, value: bytes, rows: int, content_type: str) -> bool:
         """Queue a message of ``rows`` encoded rows as it is; return whether it is in the buffer."""
@@ -235,7 +235,10 @@ class Publisher:
             self._outbox.count_dropped(rows)
             self._say("closed", "the publisher is closed: rows are dropped")
             return False
-        if not add():
+        entered = add()
+        if self._sender is None:  # it could not be started with the first row
+            self._filled()
+        if not entered:
             self._say("full", "the buffer is full: %d rows dropped so far", self.dropped)
             return False
         return True

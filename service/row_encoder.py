@@ -95,6 +95,8 @@ class RowEncoder:
                 yield self._row(features, self._outputs(output), name, moment, weight, model)
             except RejectedError as error:
                 yield error
+            except Exception as error:  # an object with a mind of its own spoils its row only
+                yield RejectedError(Reason.WRONG_TYPE, f"not a row: {error!r:.200}")
 
     def _row(
         self, features: Any, outputs: Any, name: Any, time: Any, weight: Any, model: str | None

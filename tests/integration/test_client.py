@@ -178,7 +178,7 @@ def test_rows_of_an_outage_are_sent_afterwards(own_broker: Any) -> None:
         assert publisher.publish({"x": index}, 1.0, id=index)
         slowest = max(slowest, time.perf_counter() - began)
         time.sleep(0.001)
-    assert slowest < 0.1
+    assert slowest < 0.5
     assert not publisher.flush(0.5)
     assert publisher.pending == 200
     own_broker.start()
@@ -206,7 +206,7 @@ def test_a_broker_that_freezes_delays_rows_and_not_the_caller(own_broker: Any) -
         assert not publisher.flush(1.0)
     finally:
         os.kill(process, signal.SIGCONT)
-    assert slowest < 0.1
+    assert slowest < 0.5
     assert publisher.close(30.0)
     assert publisher.published == 5000
     assert _ids(connection, topics) == Counter(range(5000))

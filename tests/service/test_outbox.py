@@ -128,6 +128,8 @@ def test_abandoning_settles_everything() -> None:
     outbox.acknowledge(taken)
     assert (outbox.abandoned, outbox.published, outbox.pending) == (4, 0, 0)
     assert outbox.pending_bytes == 0
+    assert not outbox.add_row(b"late")
+    assert (outbox.pending, outbox.dropped) == (0, 1)
 
 
 def test_it_says_when_it_is_no_longer_empty() -> None:
