@@ -425,3 +425,21 @@ def test_damaged_bytes_are_refused_or_harmless() -> None:
         curve = ours.quantile(LEVELS)
         assert np.all(np.diff(curve, axis=0)[:, ours.count > 0] >= 0)
     assert refused > 60
+
+
+@pytest.mark.parametrize("n", [0, 700, 2_500])
+def test_columns_side_by_side_are_the_columns_apart(n: int) -> None:
+    rng = np.random.default_rng(21)
+    values = np.column_stack([rng.normal(size=n), rng.integers(0, 4, n), np.full(n, np.nan)])
+    left, right = digest(values[:, :2]), digest(values[:, 2:])
+    both = left.beside(right)
+    assert both.to_bytes() == digest(values).to_bytes()
+    assert both.part(slice(0, 2)).to_bytes() == left.to_bytes()
+    assert both.part(slice(2, 3)).to_bytes() == right.to_bytes()
+    before = both.to_bytes()
+    part = both.part(slice(0, 2))
+    part.update(values[:9, :2] + 1.0)
+    part.merge(left)
+    assert both.to_bytes() == before
+    with pytest.raises(ValueError, match="both must be equal"):
+        left.beside(TDigests(1, compression=100))

@@ -71,16 +71,15 @@ def rank_edges(rows: int, compression: int) -> IntArray:
 
 def merge_centroids(left: Centroids, right: Centroids, compression: int) -> Centroids:
     """Return the centroids of both together; bit for bit the same in either order."""
-    mean = np.concatenate([left.mean, right.mean], axis=1)
-    weight = np.concatenate([left.weight, right.weight], axis=1)
-    atom = np.concatenate([left.atom, right.atom], axis=1)
-    order = np.argsort(mean, axis=1)
-    return compress(
-        np.take_along_axis(mean, order, axis=1),
-        np.take_along_axis(weight, order, axis=1),
-        np.take_along_axis(atom, order, axis=1),
-        compression,
+    # Places that no column uses are left out: they are a fifth of the work.
+    n, m = left.used().max(initial=1), right.used().max(initial=1)
+    mean, weight, atom = (
+        np.concatenate([mine[:, :n], theirs[:, :m]], axis=1)
+        for mine, theirs in zip(left, right, strict=True)
     )
+    order = np.argsort(mean, axis=1)
+    order += np.arange(0, mean.size, n + m)[:, None]
+    return compress(mean.take(order), weight.take(order), atom.take(order), compression)
 
 
 def compress(

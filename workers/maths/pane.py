@@ -27,11 +27,21 @@ REDUCED_ROWS = 1024
 class PaneState(NamedTuple):
     """The accumulators of a pane with every row reduced. To read, not to change."""
 
-    x_digests: TDigests
-    y_digests: TDigests
+    digests: TDigests
+    """of the features, then the outputs: one pass for both costs little more than for one"""
     comovement: CoMovement
     overlap: BlockOverlap
     sample: RowSample | None
+
+    @property
+    def x_digests(self) -> TDigests:
+        """Digests of the features."""
+        return self.digests.part(slice(0, self.comovement.columns))
+
+    @property
+    def y_digests(self) -> TDigests:
+        """Digests of the outputs."""
+        return self.digests.part(slice(self.comovement.columns, self.digests.columns))
 
 
 class PaneSketch:
@@ -65,8 +75,7 @@ class PaneSketch:
         self._weight = 0.0
         comovement = grid.comovement()
         self._reduced = PaneState(
-            TDigests(grid.columns, compression),
-            TDigests(grid.outputs, compression),
+            TDigests(grid.columns + grid.outputs, compression),
             comovement,
             BlockOverlap(comovement, blocks),
             RowSample(sample_size, grid.columns, grid.outputs) if sample_size else None,
@@ -157,8 +166,7 @@ class PaneSketch:
     def _reduce(state: PaneState, rows: _Waiting) -> None:
         # Decided by the values, not by whether weights were given: ones are no weights.
         weights = None if (rows.weights == 1.0).all() else rows.weights
-        state.x_digests.update(rows.x, weights)
-        state.y_digests.update(rows.y, weights)
+        state.digests.update(np.concatenate([rows.x, rows.y], axis=1), weights)
         state.comovement.update(rows.x, rows.y, weights)
         state.overlap.update(state.comovement, rows.x, rows.y, weights)
         if state.sample is not None:
@@ -205,8 +213,7 @@ class PaneSketch:
                 f"rows into one of epoch {self.grid.epoch} and {self.sample_size}"
             )
         mine, its = _copied(self.state()), other.state()
-        mine.x_digests.merge(its.x_digests)
-        mine.y_digests.merge(its.y_digests)
+        mine.digests.merge(its.digests)
         mine.comovement.merge(its.comovement)
         mine.overlap.merge(its.overlap)
         if mine.sample is not None and its.sample is not None:
@@ -253,9 +260,13 @@ class PaneSketch:
                 compression=compression,
                 sample_size=sample_size,
             )
+            features, outputs = (TDigests.from_bytes(part) for part in (x_digests, y_digests))
+            if (features.columns, outputs.columns) != (comovement.columns, comovement.outputs):
+                raise IncompatibleStateError(
+                    "the digests and cells of a pane differ in their columns"
+                )
             made._reduced = PaneState(
-                TDigests.from_bytes(x_digests),
-                TDigests.from_bytes(y_digests),
+                features.beside(outputs),
                 comovement,
                 BlockOverlap.from_bytes(overlap, comovement)
                 if overlap
@@ -267,11 +278,6 @@ class PaneSketch:
             raise
         except (ValueError, OverflowError) as error:
             raise IncompatibleStateError(f"these are not a pane's bytes: {error}") from None
-        if (made.x_digests.columns, made.y_digests.columns) != (
-            comovement.columns,
-            comovement.outputs,
-        ):
-            raise IncompatibleStateError("the digests and cells of a pane differ in their columns")
         return made
 
 
@@ -307,8 +313,7 @@ class _Waiting(NamedTuple):
 def _copied(state: PaneState) -> PaneState:
     comovement = state.comovement.copy()
     return PaneState(
-        state.x_digests.copy(),
-        state.y_digests.copy(),
+        state.digests.copy(),
         comovement,
         state.overlap.scaled(1.0, comovement),
         None if state.sample is None else state.sample.copy(),

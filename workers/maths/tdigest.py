@@ -20,8 +20,10 @@ from attributary.workers.maths.tdigest_state import (
     add_states,
     block_state,
     empty_state,
+    join_columns,
     pack_state,
     scaled_state,
+    take_columns,
     unpack_state,
 )
 from attributary.workers.maths.wire import IncompatibleStateError, pack, unpack
@@ -100,6 +102,19 @@ class TDigests:
             twin._waiting_weights = self._waiting_weights.copy()
             twin._filled = self._filled
         return twin
+
+    def beside(self, other: TDigests) -> TDigests:
+        """Return the digests of these columns and then the other's; of one compression."""
+        if other.compression != self.compression:
+            raise ValueError(
+                f"cannot put compression {other.compression} beside {self.compression}; "
+                "both must be equal"
+            )
+        return TDigests.from_state(join_columns(self._state(), other._state()), self.compression)
+
+    def part(self, columns: slice) -> TDigests:
+        """Return the digests of a run of these columns; updates of either leave the other."""
+        return TDigests.from_state(take_columns(self._state(), columns), self.compression)
 
     def scaled(self, factor: float) -> TDigests:
         """Return a digest with all weights times ``factor`` > 0, as decay needs; counts stay."""

@@ -107,6 +107,20 @@ def add_states(left: DigestState, right: DigestState, compression: int) -> Diges
     )
 
 
+def join_columns(left: DigestState, right: DigestState) -> DigestState:
+    """Return the state of the columns of both, ``left`` first; they are of one compression."""
+    centroids = zip(left.centroids, right.centroids, strict=True)
+    rest = zip(left[1:], right[1:], strict=True)
+    joined = Centroids._make(np.concatenate(pair) for pair in centroids)
+    return DigestState._make([joined, *(np.concatenate(pair) for pair in rest)])
+
+
+def take_columns(state: DigestState, columns: slice) -> DigestState:
+    """Return the state of some columns, in views."""
+    centroids = Centroids._make(part[columns] for part in state.centroids)
+    return DigestState._make([centroids, *(part[columns] for part in state[1:])])
+
+
 def scaled_state(state: DigestState, factor: float, compression: int) -> DigestState:
     """Return the state with all weights times ``factor`` > 0; what underflows is forgotten."""
     weight = state.centroids.weight * factor
