@@ -20,6 +20,7 @@ class ModelCount(BaseModel):
     rejected: dict[str, int] = Field(default={}, description="Rows rejected, by reason.")
     waiting: int = Field(default=0, description="Rows read whose grid is not known yet.")
     event_time: int | None = Field(default=None, description="Highest event time accepted.")
+    epoch: int | None = Field(default=None, description="Grid epoch that the rows are counted on.")
 
     @property
     def rows_accepted(self) -> int:

@@ -28,6 +28,7 @@ COMMANDS: dict[str, _Entry] = {
     "topics": _Entry(_RUN, "topics", "Create the topics, or check them."),
     "publish": _Entry(_USE, "publish", "Send the rows of a CSV, JSONL or Parquet file."),
     "register": _Entry(_USE, "register", "Declare a model: its features, outputs and windows."),
+    "replay": _Entry(_USE, "replay", "Count a stretch of rows again, with the same numbers."),
     "tail": _Entry(_USE, "tail", "Show attributions, drift, rejected messages as they come."),
 }
 

@@ -197,6 +197,7 @@ class Block:
                     rejected=dict(model.rejected),
                     waiting=model.waiting,
                     event_time=model.event_time,
+                    epoch=None if model.epoch is None else model.epoch.record.epoch,
                 )
                 for name, model in self.models.items()
             },

@@ -60,6 +60,10 @@ class ControlCatalogue:
         newest = epochs[max(epochs)]
         return newest if newest.serves(self._cards.get(model)) else None
 
+    def epoch_in(self, model: str, partition: int, block: int) -> Epoch | None:
+        """Return the epoch for rows in this block: the newest, wherever they come from."""
+        return self.epoch(model)
+
     def next_epoch(self, model: str) -> int:
         """Return the number that a new epoch of the model takes."""
         return max(self._epochs.get(model, {}), default=-1) + 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from aiokafka import ConsumerRecord
+
 from attributary.schemas.arrow import ARROW_CONTENT, CONTINUATION, ArrowRows, decode_arrow_rows
 from attributary.schemas.dead_letter import Headers
 from attributary.schemas.errors import Reason, RejectedError
@@ -27,6 +29,11 @@ class Record:
     value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
+
+
+def record_of(record: ConsumerRecord) -> Record:
+    """Return what ingest needs of a client library's record."""
+    return Record(record.offset, record.timestamp, record.value, record.key, record.headers)
 
 
 @dataclass(frozen=True)

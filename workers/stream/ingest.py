@@ -36,6 +36,9 @@ class Catalogue(Protocol):
     def next_epoch(self, model: str) -> int:
         """Return the number that a new epoch of the model takes."""
 
+    def epoch_in(self, model: str, partition: int, block: int) -> Epoch | None:
+        """Return the epoch that the model's rows in this block are counted on."""
+
 
 @dataclass(frozen=True)
 class Flush:
@@ -193,7 +196,7 @@ class PartitionIngest:
     def _count_block(self, block: Block) -> None:
         for name, model in list(block.models.items()):
             if model.staged:
-                block.count(name, self._catalogue.epoch(name))
+                block.count(name, self._catalogue.epoch_in(name, self.partition, block.first))
 
     def _propose(self, name: str, staged: list[Staged]) -> GridRecord:
         return propose_first(

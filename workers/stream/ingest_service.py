@@ -12,21 +12,20 @@ import time
 import uuid
 from collections.abc import Iterable
 from typing import Any
-from zlib import crc32
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, KafkaError
 from mode import Service
 
 from attributary.schemas.connection import Connection
-from attributary.schemas.sketch import encode_sketch
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.catalogue import ControlCatalogue
-from attributary.workers.stream.decode import Record
+from attributary.workers.stream.decode import record_of
 from attributary.workers.stream.ingest import Flush, PartitionIngest
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import IngestOptions
-from attributary.workers.stream.producer import AcknowledgedProducer, Outgoing
+from attributary.workers.stream.outgoing import Outgoing, flush_records
+from attributary.workers.stream.producer import AcknowledgedProducer
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +145,7 @@ class IngestService(Service, ConsumerRebalanceListener):
             core = self._cores.get(partition)
             if core is None:
                 continue
-            core.add([_record(record) for record in records], now)
+            core.add([record_of(record) for record in records], now)
             read = records[-1].offset + 1
             self._ends[partition] = max(self._consumer.highwater(partition) or 0, read)
             self._metrics.lag.labels(*partition).set(self._ends[partition] - read)
@@ -195,7 +194,7 @@ class IngestService(Service, ConsumerRebalanceListener):
             for partition, core in self._cores.items()
         }
         for flush in flushes.values():
-            await self._producer.send(self._outgoing(flush))
+            await self._producer.send(flush_records(flush, self._topics, self._sketch_partitions))
         commits: dict[TopicPartition, int] = {}
         for partition, flush in flushes.items():
             self._cores[partition].acknowledged(flush)
@@ -210,32 +209,6 @@ class IngestService(Service, ConsumerRebalanceListener):
                 _log.info("not committed, the partitions have moved: %s", error)
         self._metrics.flush_seconds.observe(time.monotonic() - started)
 
-    def _outgoing(self, flush: Flush) -> list[Outgoing]:
-        letters = [
-            Outgoing(
-                self._topics.dead_letters,
-                rejection.record.key,
-                rejection.record.value,
-                headers=rejection.letter.headers(rejection.record.headers),
-            )
-            for rejection in flush.rejections
-        ]
-        sketches = [
-            Outgoing(
-                self._topics.sketches,
-                header.key,
-                encode_sketch(header, body),
-                sketch_partition(header.model, self._sketch_partitions),
-            )
-            for header, body in flush.sketches
-        ]
-        manifests = [
-            Outgoing(self._topics.sketches, manifest.key, manifest.to_bytes(), partition)
-            for manifest in flush.manifests
-            for partition in range(self._sketch_partitions)
-        ]
-        return [*letters, *sketches, *manifests]
-
     def _count(self, flush: Flush) -> None:
         self._metrics.sketches_sent.inc(len(flush.sketches))
         self._metrics.sketch_bytes.inc(sum(len(body) for _, body in flush.sketches))
@@ -244,12 +217,3 @@ class IngestService(Service, ConsumerRebalanceListener):
         for rejection in flush.rejections:
             labels = (rejection.model, rejection.letter.reason)
             self._metrics.rows_rejected.labels(*labels).inc(rejection.rows)
-
-
-def sketch_partition(model: str, partitions: int) -> int:
-    """Return the sketches partition of a model: one merge owner sees all of it."""
-    return crc32(model.encode()) % partitions
-
-
-def _record(record: ConsumerRecord) -> Record:
-    return Record(record.offset, record.timestamp, record.value, record.key, record.headers)

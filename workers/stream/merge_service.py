@@ -21,11 +21,11 @@ from attributary.schemas.topics import Topics
 from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.gauges import ModelGauges
-from attributary.workers.stream.ingest_service import sketch_partition
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import MergeOptions
-from attributary.workers.stream.producer import AcknowledgedProducer, Outgoing
+from attributary.workers.stream.outgoing import Outgoing, result_record, sketch_partition
+from attributary.workers.stream.producer import AcknowledgedProducer
 
 _log = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class MergeService(Service, ConsumerRebalanceListener):
             if not await self._caught_up(partition):
                 continue
             messages = list(core.publish(now))
-            self._unsent += [self._outgoing(message) for message in messages]
+            self._unsent += [result_record(message, self._topics) for message in messages]
             self._export(core, messages)
         try:
             await self._producer.send(self._unsent)
@@ -169,11 +169,6 @@ class MergeService(Service, ConsumerRebalanceListener):
         except KafkaError as error:
             _log.warning("results were not acknowledged, tried again soon: %s", error)
         self._metrics.publish_seconds.observe(time.monotonic() - started)
-
-    def _outgoing(self, message: WindowAttribution | WindowDrift) -> Outgoing:
-        topics = self._topics
-        topic = topics.attributions if isinstance(message, WindowAttribution) else topics.drift
-        return Outgoing(topic, message.model.encode(), message.to_bytes())
 
     def _export(
         self, core: MergePartition, messages: list[WindowAttribution | WindowDrift]

@@ -6,19 +6,16 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from attributary.schemas.connection import Connection
-from attributary.schemas.dead_letter import Headers
 from attributary.schemas.errors import BrokerError
+from attributary.workers.stream.outgoing import MAX_RECORD_BYTES, Outgoing
 
 _log = logging.getLogger(__name__)
-
-# A dead letter is a message of up to 8 MiB and headers.
-MAX_REQUEST_BYTES = 9 * 2**20
 
 
 @contextmanager
@@ -32,16 +29,6 @@ def _quiet() -> Iterator[None]:
         sender.disabled = before
 
 
-class Outgoing(NamedTuple):
-    """A record to send; ``partition`` None: the key decides."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    partition: int | None = None
-    headers: Headers = ()
-
-
 class AcknowledgedProducer:
     """Sends batches and waits until every record is acknowledged.
 
@@ -53,7 +40,7 @@ class AcknowledgedProducer:
         self._arguments: dict[str, Any] = {
             **connection.client_arguments(),
             "acks": "all",
-            "max_request_size": MAX_REQUEST_BYTES,
+            "max_request_size": MAX_RECORD_BYTES,
             "linger_ms": 5,
         }
         self._producer: AIOKafkaProducer | None = None
