@@ -26,7 +26,6 @@ from attributary.workers.maths.cir import cir
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.decode import Record
 from attributary.workers.stream.ingest import Flush, PartitionIngest
-from attributary.workers.stream.outgoing import sketch_partition
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.options import IngestOptions, MergeOptions
 
@@ -186,7 +185,7 @@ class Merger:
             MergePartition(
                 self.catalogue,
                 simulation.merge_options,
-                lambda model, home=home: HOME[model] == home,
+                lambda model, home=home: HOME.get(model) == home,
             )
             for home in range(SKETCH_PARTITIONS)
         ]
