@@ -58,7 +58,10 @@ def encode_arrow_rows(model: str, columns: Mapping[str, Any], outputs: Sequence[
 def decode_arrow_rows(
     data: bytes, *, model: str | None = None, max_rows: int = 100_000
 ) -> ArrowRows:
-    """Return the rows of an Arrow IPC stream; RejectedError where it is none, or lacks its names."""
+    """Return the rows of an Arrow IPC stream; RejectedError where it is none, or lacks its names.
+
+    A message is accepted or rejected whole: the error counts every row that can be told.
+    """
     try:
         if compressed(data):
             raise RejectedError(
@@ -73,6 +76,13 @@ def decode_arrow_rows(
         raise RejectedError(Reason.NOT_DECODABLE, f"not an Arrow IPC stream: {error}") from None
     if table.num_rows == 0:
         raise RejectedError(Reason.EMPTY, "the Arrow stream holds no row")
+    try:
+        return _rows(table, model, max_rows)
+    except RejectedError as error:
+        raise RejectedError(error.reason, str(error), rows=table.num_rows) from None
+
+
+def _rows(table: Any, model: str | None, max_rows: int) -> ArrowRows:
     if table.num_rows > max_rows:
         raise RejectedError(
             Reason.TOO_LARGE, f"{table.num_rows} rows; send at most {max_rows} a message"

@@ -94,6 +94,7 @@ def decode_json_rows(data: bytes, *, model: str | None = None, max_rows: int = 1
         raise RejectedError(
             Reason.TOO_LARGE,
             f"the array holds {len(parts)} rows; send at most {max_rows} a message",
+            rows=len(parts),
         )
     return _collect(parts, model, single=False)
 

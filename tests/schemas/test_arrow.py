@@ -188,6 +188,21 @@ def test_columns_that_cannot_serve_are_refused(columns: dict[str, Any], reason: 
     assert _reason(columns) == reason
 
 
+def test_a_refused_message_counts_every_row_that_it_held() -> None:
+    bad = [
+        {"x": [1, 2, 3], "score": ["a", "b", "c"]},
+        {"x": [1, 2, 3], "score": [1, 2, 3], WEIGHT: [1, 0, 1]},
+        {"x": [1, 2, 3], "score": [1, 2, 3], TIME: [0, float("nan"), 0]},
+    ]
+    for columns in bad:
+        with pytest.raises(RejectedError) as caught:
+            decode_arrow_rows(encode_arrow_rows("m", columns, ["score"]))
+        assert caught.value.rows == 3
+    with pytest.raises(RejectedError) as caught:
+        decode_arrow_rows(MESSAGE[:-100])
+    assert caught.value.rows == 1, "too broken to tell"
+
+
 def test_outputs_must_be_named_and_there() -> None:
     assert _reason({"x": [1], "score": [1]}, ["other"]) == Reason.OUTPUTS_MISSING
     assert _reason({"x": [1], "score": [1]}, []) == Reason.OUTPUTS_MISSING
@@ -210,7 +225,7 @@ def test_too_many_rows_are_refused_and_say_how_many_may_be() -> None:
     data = encode_arrow_rows("m", {"x": np.zeros(11), "score": np.zeros(11)}, ["score"])
     with pytest.raises(RejectedError, match="11 rows; send at most 10") as caught:
         decode_arrow_rows(data, max_rows=10)
-    assert caught.value.reason == Reason.TOO_LARGE
+    assert (caught.value.reason, caught.value.rows) == (Reason.TOO_LARGE, 11)
     assert decode_arrow_rows(data, max_rows=11).rows == 11
 
 

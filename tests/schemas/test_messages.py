@@ -42,6 +42,7 @@ MANIFEST = Manifest(
     upto=9000,
     previous=0,
     sealed=False,
+    partitions=4,
     end_offset=9100,
     models={"churn": ModelCount(accepted={0: 5, 10_000: 7}, rejected={"empty": 2}, event_time=12)},
 )

@@ -173,7 +173,9 @@ def test_a_row_without_any_model_is_refused_and_says_where_to_name_it() -> None:
 def test_an_array_beyond_the_limit_is_refused_whole() -> None:
     row = b'{"features":{"a":1},"outputs":1}'
     data = b"[" + b",".join([row] * 11) + b"]"
-    assert _reason(data, model="m", max_rows=10) == Reason.TOO_LARGE
+    with pytest.raises(RejectedError, match="11 rows; send at most 10") as caught:
+        decode_json_rows(data, model="m", max_rows=10)
+    assert (caught.value.reason, caught.value.rows) == (Reason.TOO_LARGE, 11)
     assert len(decode_json_rows(data, model="m", max_rows=11).rows) == 11
 
 
