@@ -24,6 +24,7 @@ MODEL_HEADER = "model"
 CONTENT_HEADER = "content-type"
 
 FeatureValue = float | bool | str | None
+_FRACTION = re.compile(r"\.([0-9]+)")
 _MODEL_NAME = re.compile(r"[\x21-\x7e]{1,200}")
 
 
@@ -177,8 +178,10 @@ def event_time_ms(time: str | int | float | None, default: int) -> int:
     if time is None:
         return default
     if isinstance(time, str):
+        # Python 3.10 reads no "Z" and fractions of 3 or 6 digits only; other languages write 1 to 9.
+        text = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", time, count=1)
         try:
-            moment = datetime.fromisoformat(time.replace("Z", "+00:00").replace("z", "+00:00"))
+            moment = datetime.fromisoformat(text.replace("Z", "+00:00").replace("z", "+00:00"))
         except ValueError:
             raise RejectedError(
                 Reason.BAD_TIME, f"time must be RFC 3339 or seconds since 1970, got {time!r:.60}"

@@ -211,6 +211,8 @@ def test_other_model_names_are_refused(name: str | None) -> None:
         ("1970-01-01T00:00:01", 1000),
         ("1970-01-01T01:00:00.25+01:00", 250),
         ("2026-01-31T12:00:00z", 1_769_860_800_000),
+        ("1970-01-01T00:00:00.5Z", 500),
+        ("1970-01-01T00:00:00.123456789Z", 123),
     ],
 )
 def test_times_in_milliseconds(time: str | float | None, milliseconds: int) -> None:
