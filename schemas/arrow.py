@@ -29,6 +29,17 @@ _MODEL, _OUTPUTS = b"attributary.model", b"attributary.outputs"
 
 Numbers = npt.NDArray[np.float64]
 
+_PLAIN = (
+    pa.types.is_null,
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+)
+
 
 @dataclass(frozen=True)
 class ArrowRows:
@@ -121,13 +132,30 @@ def numbers(column: Any, name: str) -> Numbers:
 
 def texts(column: Any, name: str) -> list[str | None]:
     """Return an Arrow column of categories as strings; numbers and booleans as JSON writes them."""
-    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-        raise RejectedError(Reason.WRONG_TYPE, f"column {name!r} must be text, got {column.type}")
-    return [None if value is None else category(value) for value in column.to_pylist()]
+    return [category(value) for value in plain(column, name)]
 
 
-def category(value: object) -> str:
-    """Return a category's name, the same for every row format: 3.0 and 3 are one category."""
+def plain(column: Any, name: str) -> list[str | float | bool | None]:
+    """Return a column of texts, numbers or booleans; RejectedError for anything else.
+
+    Dates and the like are not read: Python cannot hold all of Arrow's, nor all of its time zones.
+    """
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not any(holds(kind) for holds in _PLAIN):
+        raise RejectedError(
+            Reason.WRONG_TYPE, f"column {name!r} must hold text or numbers, got {column.type}"
+        )
+    found: list[str | float | bool | None] = column.to_pylist()
+    return found
+
+
+def category(value: object) -> str | None:
+    """Return a category's name, the same for every row format: 3.0 and 3 are one category.
+
+    None for null and NaN, which mean that the value is missing.
+    """
+    if value is None or value != value:
+        return None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -154,7 +182,7 @@ def _output_names(metadata: Mapping[bytes, bytes], table: Any) -> list[str]:
 def _ids(table: Any) -> list[bytes] | None:
     if ID not in table.column_names:
         return None
-    return [str(value).encode() for value in table[ID].to_pylist()]
+    return [str(value).encode() for value in plain(table[ID], ID)]
 
 
 def _time(table: Any) -> npt.NDArray[np.int64] | None:

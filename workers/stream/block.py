@@ -126,12 +126,15 @@ class Block:
             return
         errors = list(decoded.errors)
         for name, staged in decoded.staged:
-            if name not in self.models and len(self.models) > self.options.max_models:
+            known = len(self.models) - (UNKNOWN_MODEL in self.models)
+            if name not in self.models and known >= self.options.max_models:
                 text = f"a block counts at most {self.options.max_models} models"
-                errors += [RowError(staged.index, Reason.TOO_MANY_MODELS, text)] * staged.rows
+                refused = range(staged.index, staged.index + staged.rows)
+                errors += [RowError(index, Reason.TOO_MANY_MODELS, text) for index in refused]
                 continue
             self.models.setdefault(name, ModelBlock()).staged.append(staged)
         if errors:
+            errors.sort(key=lambda error: error.index)
             self.refuse(UNKNOWN_MODEL, refusal(record, errors))
 
     def count(self, name: str, epoch: Epoch | None) -> None:

@@ -31,6 +31,8 @@ class ControlCatalogue:
                 _log.warning("ignored a model card that cannot be read: %s", error)
                 return
             self._cards[card.model] = card
+            for number, epoch in self._epochs.get(card.model, {}).items():
+                self._epochs[card.model][number] = epoch.with_strict(card.strict)
         self.version += 1
 
     def add_grid(self, value: bytes | None) -> None:
@@ -42,7 +44,14 @@ class ControlCatalogue:
             epochs = self._epochs.setdefault(record.model, {})
             if record.epoch in epochs:
                 return
-            epochs[record.epoch] = Epoch.from_record(record)
+            card = self._cards.get(record.model)
+            epoch = Epoch.from_record(record, strict=card is not None and card.strict)
+            if record.layout != record.epoch and not epoch.continues(epochs.get(record.layout)):
+                raise ValueError(
+                    f"epoch {record.epoch} of {record.model!r} says that it continues layout "
+                    f"{record.layout}, whose columns, outputs, panes or samples differ"
+                )
+            epochs[record.epoch] = epoch
         except (RejectedError, ValueError) as error:
             _log.warning("ignored a grid that cannot be read: %s", error)
             return

@@ -71,11 +71,11 @@ def decode(record: Record, options: IngestOptions) -> Decoded:
         )
     model = _header(record.headers, MODEL_HEADER)
     content = _header(record.headers, CONTENT_HEADER)
-    arrow = value.startswith(CONTINUATION) if content is None else content == ARROW_CONTENT
-    if arrow:
+    kind = content.partition(";")[0].strip().lower() if content else None
+    if kind == ARROW_CONTENT or (kind is None and value.startswith(CONTINUATION)):
         rows = decode_arrow_rows(value, model=model, max_rows=options.max_message_rows)
         return Decoded([(rows.model, Staged(record, rows))])
-    if content is not None and content.partition(";")[0].strip() != JSON_CONTENT:
+    if kind not in (None, JSON_CONTENT):
         raise RejectedError(
             Reason.NOT_DECODABLE,
             f"content type {content!r:.80} is not read here; use {JSON_CONTENT} or {ARROW_CONTENT}",

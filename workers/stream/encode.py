@@ -120,6 +120,17 @@ def _encode_arrow(
         )
 
 
+def refuse_all(staged: Sequence[Staged], reason: Reason, message: str) -> Iterator[Refusal]:
+    """Yield the refusal of all these rows, one per record."""
+    for _, found in groupby(staged, lambda entry: entry.record.offset):
+        run = list(found)
+        record, rows = run[0].record, sum(entry.rows for entry in run)
+        if isinstance(run[0].content, Row):
+            yield refusal(record, [RowError(entry.index, reason, message) for entry in run])
+        else:
+            yield Refusal(record, rows, reason, message)
+
+
 def refusal(record: Record, errors: Sequence[RowError]) -> Refusal:
     """Return the refusal of some rows of one record; the first error speaks for all."""
     return Refusal(record, len(errors), errors[0].reason, errors[0].message, tuple(errors))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attributary.schemas.arrow import ArrowRows
+from attributary.schemas.arrow import ArrowRows, plain
 from attributary.schemas.card import DEFAULT_PANE_SECONDS, Baseline, ModelCard
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.grid import GridRecord
@@ -21,7 +21,7 @@ from attributary.workers.maths.binning import midhinge_of_edges
 from attributary.workers.maths.grid import Grid, departed
 from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.stream.decode import Staged
-from attributary.workers.stream.encode import Batch, Refusal, encode
+from attributary.workers.stream.encode import Batch, Refusal, encode, refuse_all
 from attributary.workers.stream.layout import Layout, output_names
 from attributary.workers.stream.options import IngestOptions
 
@@ -55,6 +55,19 @@ class Epoch:
             y_reference=np.array(record.y_reference, dtype=np.float64),
         )
         return cls(record, Layout(record.columns, record.outputs, strict=strict), grid)
+
+    def with_strict(self, strict: bool) -> Epoch:
+        """Return the epoch for a card that is strict, or is not."""
+        if self.layout.strict == strict:
+            return self
+        return replace(self, layout=Layout(self.layout.columns, self.layout.outputs, strict=strict))
+
+    def continues(self, other: Epoch | None) -> bool:
+        """Say whether sketches of the two can be merged."""
+        return other is not None and (
+            (self.layout, self.record.pane_ms, self.record.samples)
+            == (other.layout, other.record.pane_ms, other.record.samples)
+        )
 
     def serves(self, card: ModelCard | None) -> bool:
         """Say whether rows of a model with this card can be counted on this epoch."""
@@ -91,7 +104,7 @@ def learn_layout(
         else:
             named = list(batch.outputs)
             for name, column in batch.features.items():
-                values.setdefault(name, []).extend(column.to_pylist())
+                values.setdefault(name, []).extend(plain(column, name))
         outputs = outputs or named
     layout = Layout.learn(card, values, outputs, max_levels=options.max_levels)
     for what, found, most in (
@@ -111,33 +124,57 @@ def propose_first(
     number: int,
     staged: Sequence[Staged],
     options: IngestOptions,
-) -> GridRecord:
+) -> GridRecord | list[Refusal]:
     """Return the first grid of a layout: from the card's baseline, else from the model's first rows.
 
-    RejectedError where the rows allow none: the layout is too wide, or none of them fits it.
+    Where ``staged`` allow none, because the layout is too wide or none of them fits it, return why each
+    of them is refused.
     """
-    chosen: list[Staged] = []
-    for entry in staged:
-        chosen.append(entry)
-        if sum(kept.rows for kept in chosen) >= options.grid_rows:
-            break
-    layout = learn_layout(card, [entry.content for entry in chosen], options)
-    parts = list(encode(chosen, layout, options.max_future_seconds, place=None))
+    try:
+        return _first_grid(model, card, number, staged, options)
+    except RejectedError as error:
+        return list(refuse_all(staged, error.reason, str(error)))
+
+
+def _first_grid(
+    model: str,
+    card: ModelCard | None,
+    number: int,
+    staged: Sequence[Staged],
+    options: IngestOptions,
+) -> GridRecord | list[Refusal]:
+    layout = learn_layout(card, [entry.content for entry in staged], options)
+    parts = list(encode(staged, layout, options.max_future_seconds, place=None))
     batches = [part for part in parts if isinstance(part, Batch)]
     if not batches:
-        refused = next(part for part in parts if isinstance(part, Refusal))
-        raise RejectedError(refused.reason, refused.message)
+        return [part for part in parts if isinstance(part, Refusal)]
     X = np.concatenate([batch.X for batch in batches])
     Y = np.concatenate([batch.Y for batch in batches])
     grid = Grid.from_rows(X, Y, cells=cells_for(X.shape[1], Y.shape[1]), epoch=number)
     rows = len(X)
     if card is not None and (baseline := card.baseline) is not None:
         grid, rows = _from_baseline(baseline, layout, number), baseline.rows
-    return _record(model, card, layout, grid, rows=rows, layout_epoch=number)
+    return _record(
+        grid,
+        GridRecord(
+            model=model,
+            epoch=number,
+            layout=number,
+            rows=rows,
+            pane_ms=pane_ms(card),
+            samples=0 if card is None else card.samples,
+            columns=list(layout.columns),
+            outputs=list(layout.outputs),
+            x_edges=[],
+            y_edges=[],
+            x_reference=[],
+            y_reference=[],
+        ),
+    )
 
 
 def propose_next(
-    epoch: Epoch, card: ModelCard | None, panes: Sequence[PaneSketch], options: IngestOptions
+    epoch: Epoch, panes: Sequence[PaneSketch], options: IngestOptions
 ) -> GridRecord | None:
     """Return a grid for rows that have left ``epoch``'s, or for a grid from too few rows, else None.
 
@@ -165,9 +202,7 @@ def propose_next(
         cells=epoch.grid.cells,
         epoch=epoch.record.epoch + 1,
     )
-    return _record(
-        epoch.record.model, card, epoch.layout, grid, rows=rows, layout_epoch=epoch.record.layout
-    )
+    return _record(grid, epoch.record.model_copy(update={"epoch": grid.epoch, "rows": rows}))
 
 
 def _from_baseline(baseline: Baseline, layout: Layout, number: int) -> Grid:
@@ -195,20 +230,9 @@ def cells_for(columns: int, outputs: int) -> int:
     return max(_FEWEST_CELLS, min(_MOST_CELLS, affordable))
 
 
-def _record(
-    model: str, card: ModelCard | None, layout: Layout, grid: Grid, *, rows: int, layout_epoch: int
-) -> GridRecord:
-    return GridRecord(
-        model=model,
-        epoch=grid.epoch,
-        layout=layout_epoch,
-        rows=rows,
-        pane_ms=pane_ms(card),
-        samples=0 if card is None else card.samples,
-        columns=list(layout.columns),
-        outputs=list(layout.outputs),
-        x_edges=grid.x_edges.tolist(),
-        y_edges=grid.y_edges.tolist(),
-        x_reference=grid.x_reference.tolist(),
-        y_reference=grid.y_reference.tolist(),
-    )
+def _record(grid: Grid, named: GridRecord) -> GridRecord:
+    edges = {
+        name: getattr(grid, name).tolist()
+        for name in ("x_edges", "y_edges", "x_reference", "y_reference")
+    }
+    return named.model_copy(update=edges)

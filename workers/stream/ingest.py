@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from attributary.schemas.card import ModelCard
-from attributary.schemas.errors import RejectedError
 from attributary.schemas.grid import GridRecord
 from attributary.schemas.manifest import Manifest
 from attributary.schemas.sketch import SketchHeader
@@ -108,10 +107,11 @@ class PartitionIngest:
             enough = sum(entry.rows for entry in staged) >= self._options.grid_rows
             enough = enough or (card is not None and card.baseline is not None)
             if enough or now - since >= self._options.grid_wait_seconds:
-                try:
-                    proposed.append(self._propose(name, staged))
-                except RejectedError as error:
-                    self._refuse_waiting(name, error)
+                found = self._propose(name, staged)
+                if isinstance(found, GridRecord):
+                    proposed.append(found)
+                else:
+                    self._refuse_waiting(name, found)
         return proposed
 
     @property
@@ -198,25 +198,26 @@ class PartitionIngest:
             if model.staged:
                 block.count(name, self._catalogue.epoch_in(name, self.partition, block.first))
 
-    def _propose(self, name: str, staged: list[Staged]) -> GridRecord:
+    def _propose(self, name: str, staged: list[Staged]) -> GridRecord | list[Refusal]:
         return propose_first(
             name,
             self._catalogue.card(name),
             self._catalogue.next_epoch(name),
-            staged,
+            _first(staged, self._options.grid_rows),
             self._options,
         )
 
-    def _refuse_waiting(self, name: str, error: RejectedError) -> None:
+    def _refuse_waiting(self, name: str, refused: list[Refusal]) -> None:
+        """Refuse the first rows that wait: those of these records."""
+        offsets = {refusal.record.offset for refusal in refused}
         for block in self._blocks:
-            model = block.models.get(name)
-            if model is None:
-                continue
-            staged, model.staged = model.staged, []
-            for entry in staged:
-                refused = Refusal(entry.record, entry.rows, error.reason, str(error))
-                block.refuse(name, refused)
-        del self._waiting_since[name]
+            if (model := block.models.get(name)) is not None:
+                model.staged = [e for e in model.staged if e.record.offset not in offsets]
+            for refusal in refused:
+                if block.first <= refusal.record.offset < block.upto:
+                    block.refuse(name, refusal)
+        if not staged_of(self._blocks, name):
+            del self._waiting_since[name]
 
     def _renew(self, block: Block) -> None:
         """Propose a new epoch for each model whose rows in the sealed block left their grid."""
@@ -225,6 +226,16 @@ class PartitionIngest:
             if epoch is None or epoch is not self._catalogue.epoch(name):
                 continue
             panes = [model.panes[pane].sketch for pane in sorted(model.panes)]
-            record = propose_next(epoch, self._catalogue.card(name), panes, self._options)
+            record = propose_next(epoch, panes, self._options)
             if record is not None:
                 self._renewals.append(record)
+
+
+def _first(staged: list[Staged], rows: int) -> list[Staged]:
+    """Return the first records' rows, at least so many if there are; a record's rows stay together."""
+    taken = 0
+    for index, entry in enumerate(staged):
+        if taken >= rows and entry.record.offset != staged[index - 1].record.offset:
+            return staged[:index]
+        taken += entry.rows
+    return staged

@@ -53,6 +53,9 @@ class Layout:
                 self._levels.setdefault(column.feature, {})[column.level] = index
             else:
                 self._numeric[column.feature] = index
+        for name, levels in self._levels.items():
+            if None not in levels:
+                raise ValueError(f"the categorical {name!r} lacks the column for other levels")
         self._names = tuple(self._numeric)
         self._positions = list(self._numeric.values())
         self._features = frozenset([*self._numeric, *self._levels])
@@ -96,16 +99,16 @@ class Layout:
                 continue
             levels = feature.levels
             if levels is None:
-                found = (value for value in values.get(feature.name, ()) if value is not None)
-                common = Counter(map(category, found)).most_common(max_levels)
-                levels = sorted(level for level, _ in common)
+                named = map(category, values.get(feature.name, ()))
+                found = Counter(level for level in named if level is not None)
+                levels = sorted(level for level, _ in found.most_common(max_levels))
             group = feature.group or feature.name
             columns += [
                 Column(feature=feature.name, level=level, categorical=True, group=group)
                 for level in [*levels, None]
             ]
-        named = card.outputs if card is not None and card.outputs else outputs
-        return cls(columns, named, strict=card is not None and card.strict)
+        declared_outputs = card.outputs if card is not None else []
+        return cls(columns, declared_outputs or outputs, strict=card is not None and card.strict)
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         """Return JSON rows as arrays; a row that does not fit is an error of its own."""
@@ -126,8 +129,7 @@ class Layout:
         if self._names and kept:
             X[:, self._positions] = np.array(numeric, dtype=np.float64)
         for name, levels in self._levels.items():
-            found = (rows[index].features.get(name) for index in kept)
-            _one_hot(X, levels, [None if value is None else category(value) for value in found])
+            _one_hot(X, levels, [category(rows[index].features.get(name)) for index in kept])
         Y = np.array(outputs, dtype=np.float64).reshape(len(kept), len(self.outputs))
         weight = np.array([rows[index].weight for index in kept])
         return Encoded(X, Y, None if np.all(weight == 1) else weight, kept, errors)
@@ -151,7 +153,7 @@ class Layout:
         return Encoded(X, Y, rows.weight, list(range(rows.rows)))
 
     def _numeric_values(self, features: dict[str, FeatureValue]) -> list[FeatureValue]:
-        if tuple(features) == self._names:
+        if tuple(features) == self._names and not (self.strict and self._levels):
             values = list(features.values())
         else:
             if self.strict or not self._features & features.keys():
