@@ -192,20 +192,24 @@ class AccountingReader:
     """Follows the manifests: ``async with AccountingReader(...) as reader: await reader.refresh()``.
 
     ``partition`` is the partition of the sketches topic to read. Every one holds all manifests, except
-    one that was added after rows had already been counted.
+    one that was added after rows had already been counted. None takes the shortest: one without
+    sketches, where there is one.
     """
 
-    def __init__(self, connection: Connection, topics: Topics, *, partition: int = 0) -> None:
+    def __init__(
+        self, connection: Connection, topics: Topics, *, partition: int | None = 0
+    ) -> None:
         self._connection = connection
         self._topics = topics
-        self._partition = TopicPartition(topics.sketches, partition)
+        self._partition = None if partition is None else TopicPartition(topics.sketches, partition)
+        self._partitions: list[TopicPartition] = []
         self._sources: list[TopicPartition] = []
         self._fold = ManifestFold()
         self._consumer: AIOKafkaConsumer | None = None
 
     async def __aenter__(self) -> AccountingReader:
         """Connect; BrokerError where the broker or a topic is missing."""
-        self._sources = await self._find_sources()
+        self._sources, self._partitions = await self._find_partitions()
         consumer = AIOKafkaConsumer(
             **self._connection.client_arguments(),
             group_id=None,
@@ -220,8 +224,6 @@ class AccountingReader:
             await consumer.stop()
             raise self._unreachable(error) from None
         self._consumer = consumer
-        consumer.assign([self._partition])
-        await consumer.seek_to_beginning(self._partition)
         return self
 
     async def __aexit__(
@@ -243,20 +245,30 @@ class AccountingReader:
             # The log's end first: manifests read afterwards can only cover more of it.
             first = await consumer.beginning_offsets(self._sources)
             last = await consumer.end_offsets(self._sources)
-            end = (await consumer.end_offsets([self._partition]))[self._partition]
-            while await consumer.position(self._partition) < end:
-                polled = await consumer.getmany(timeout_ms=200)
-                for record in polled.get(self._partition, ()):
-                    if record.value is not None and (record.key or b"").startswith(MANIFEST_KEY):
-                        self._fold.add(Manifest.from_bytes(record.value))
+            ends = await consumer.end_offsets(self._partitions)
+            if self._partition is None and any(ends.values()):
+                self._partition = min(ends, key=lambda at: (ends[at], at.partition))
+            if self._partition is not None:
+                await self._read(consumer, self._partition, ends[self._partition])
         except KafkaError as error:
             raise self._unreachable(error) from None
         return self._fold.accounting(
             {(at.topic, at.partition): (first[at], last[at]) for at in self._sources}
         )
 
-    async def _find_sources(self) -> list[TopicPartition]:
-        """Return the partitions of the rows topic; BrokerError where a topic is missing."""
+    async def _read(self, consumer: AIOKafkaConsumer, at: TopicPartition, end: int) -> None:
+        """Fold the manifests up to the offset ``end``."""
+        if not consumer.assignment():
+            consumer.assign([at])
+            await consumer.seek_to_beginning(at)
+        while await consumer.position(at) < end:
+            polled = await consumer.getmany(timeout_ms=200)
+            for record in polled.get(at, ()):
+                if record.value is not None and (record.key or b"").startswith(MANIFEST_KEY):
+                    self._fold.add(Manifest.from_bytes(record.value))
+
+    async def _find_partitions(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """Return the partitions of rows and of sketches; BrokerError where a topic is missing."""
         admin = AIOKafkaAdminClient(**self._connection.client_arguments())
         try:
             await admin.start()
@@ -271,10 +283,11 @@ class AccountingReader:
                     f"the broker at {self._connection.bootstrap} has no topic {name!r}; "
                     "create the topics with: attributary topics create"
                 )
-        return [
-            TopicPartition(self._topics.rows, part["partition"])
-            for part in described[self._topics.rows]["partitions"]
-        ]
+        rows, sketches = (
+            [TopicPartition(name, part["partition"]) for part in described[name]["partitions"]]
+            for name in (self._topics.rows, self._topics.sketches)
+        )
+        return rows, sketches
 
     def _unreachable(self, error: KafkaError) -> BrokerError:
         return BrokerError(
@@ -283,7 +296,7 @@ class AccountingReader:
 
 
 async def read_accounting(
-    connection: Connection, topics: Topics, *, partition: int = 0
+    connection: Connection, topics: Topics, *, partition: int | None = 0
 ) -> Accounting:
     """Return what became of every offset of the rows topic so far; see AccountingReader."""
     async with AccountingReader(connection, topics, partition=partition) as reader:

@@ -53,7 +53,7 @@ def demo(
                              year, while the seasons change under it
     --dataset breast_cancer  30 measures of a tumour, one margin; a drift at half time
     --dataset diabetes       10 measures, one of them a category; a drift at half time
-    --dataset digits         64 pixels, ten outputs; the camera moves at half time
+    --dataset digits         64 pixels, ten outputs; the images darken at half time
 
     \b
     Examples:
@@ -64,7 +64,6 @@ def demo(
     The exit code is 0 where the accounting is exact, else 1. Ctrl-C ends the stream early, in order.
     """
     from attributary.schemas.errors import ConfigurationError
-    from attributary.service.demo.run import DemoOptions, run_demo
     from attributary.service.global_options import GlobalOptions
 
     given = ctx.find_object(GlobalOptions)
@@ -73,4 +72,6 @@ def demo(
             "the demonstration brings its own broker: leave --bootstrap away, or use "
             "`attributary stream` and `attributary publish` with yours"
         )
+    from attributary.service.demo.run import DemoOptions, run_demo
+
     return run_demo(DemoOptions(dataset=dataset, seconds=seconds, rate=rate, seed=seed))

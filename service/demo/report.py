@@ -66,10 +66,11 @@ def _windows(dataset: Dataset, outcome: Outcome) -> list[list[WindowAttribution]
 
 
 def _comparison(found: Difference, first: WindowAttribution, console: Console) -> None:
-    window = first.window.kind + " window, " if first.window.kind != "lifetime" else ""
+    kind = "" if first.window.kind == "lifetime" else f"{first.window.kind} window of "
     console.print(
-        f"largest |streamed - batch| CIR {found.largest:.1e} over {found.scores:,} scores "
-        f"({window}{describe_window(first.window)}, {found.rows:,} rows); worst: {found.where}"
+        f"largest |streamed - batch| CIR {found.largest:.1e} over {found.scores:,} scores: "
+        f"{kind}{describe_window(first.window)}, {found.rows:,} rows"
     )
+    console.print(f"  at {found.where}")
     if found.rows != found.streamed_rows:
         console.print(f"  the stream had counted {found.streamed_rows:,} of them")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import FrameType
 
 from rich.console import Console
 
@@ -25,7 +27,6 @@ from attributary.service.registry import send_card
 from attributary.service.settings import Settings
 from attributary.service.supervisor import READY, Supervisor
 from attributary.service.topics import create_topics
-from attributary.workers.stream.ingest_service import sketch_partition
 
 INEXACT, INTERRUPTED = 1, 130
 
@@ -38,8 +39,12 @@ _LAST_LINES = 20
 _RESERVE_SECONDS, _RESERVE_SHARE = 5.0, 0.3
 _PARTITIONS = 2
 # Rows come a few hundred to a message and a year passes in a minute: blocks of a few thousand rows let
-# the grid follow the seasons.
-_WORKER_SETTINGS = {"ATTRIBUTARY_INGEST__BLOCK_OFFSETS": "32", "ATTRIBUTARY_LOG_LEVEL": "warning"}
+# the grid follow the seasons. Finer digests cost little on so few columns, and sharpen the centres.
+_WORKER_SETTINGS = {
+    "ATTRIBUTARY_INGEST__BLOCK_OFFSETS": "16",
+    "ATTRIBUTARY_INGEST__COMPRESSION": "1000",
+    "ATTRIBUTARY_LOG_LEVEL": "warning",
+}
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def run_demo(options: DemoOptions) -> int:
             settings = _settings(broker)
             asyncio.run(create_topics(settings.connection, settings.topics, settings.layout))
             workers.start(settings)
-        with _step(shown, f"loading {options.dataset} and training its model"):
+        with _step(shown, f"loading {options.dataset} and training its model"), _interruptible():
             seconds = _streaming_seconds(options)
             dataset = _load(options, seconds)
         with _step(shown, "waiting for the workers"):
@@ -116,15 +121,12 @@ def _stream(
 ) -> Outcome:
     whole = len(dataset.rows) / _WHOLE_SECONDS
     rate = options.rate or (whole if options.dataset == "flights" else _SMALL_RATE)
-    # The partition that holds the model's sketches is the long one; every one has the manifests.
-    partition = (sketch_partition(dataset.card.model, _PARTITIONS) + 1) % _PARTITIONS
     session = Session(
         dataset,
         settings.connection,
         settings.topics,
         rate=rate,
         seconds=seconds,
-        partition=partition,
         stopping=workers.supervisor.stopping.is_set,
         check=workers.check,
     )
@@ -155,11 +157,12 @@ class _Workers:
 
     def ready(self) -> bool:
         """Wait for the workers; False on a signal. BrokerError where one ends or takes too long."""
-        if self.supervisor.wait_ready(_READY_SECONDS):
-            return True
-        self.check()
+        ready = self.supervisor.wait_ready(_READY_SECONDS)
         if self.supervisor.stopping.is_set():
             return False
+        if ready:
+            return True
+        self.check()
         raise BrokerError(f"the worker is not ready after {_READY_SECONDS:g} s")
 
     def check(self) -> None:
@@ -189,13 +192,31 @@ class _Workers:
 @contextlib.contextmanager
 def _step(shown: Console, what: str) -> Iterator[None]:
     started = time.monotonic()
-    shown.print(f"{what} ...", end="")
+    shown.print(f"{what} ...", end="" if shown.is_terminal else "\n")
     try:
         yield
     except BaseException:
-        shown.print()
+        if shown.is_terminal:
+            shown.print()
         raise
     shown.print(f" {time.monotonic() - started:.1f} s")
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt: for work that asks nobody whether to go on."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    earlier = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

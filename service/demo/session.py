@@ -44,7 +44,7 @@ class Session:
     """Publishes ``dataset`` for ``seconds`` (None: to its end) at ``rate`` rows a second.
 
     ``stopping`` says whether to end the stream early, in order. ``check`` is called now and then and raises
-    what has become of the workers. The accounting is read from ``partition`` of the sketches topic.
+    what has become of the workers.
     """
 
     def __init__(
@@ -55,7 +55,6 @@ class Session:
         *,
         rate: float,
         seconds: float | None,
-        partition: int,
         stopping: Callable[[], bool],
         check: Callable[[], None],
     ) -> None:
@@ -64,7 +63,6 @@ class Session:
         self._topics = topics
         self._rate = rate
         self._seconds = seconds
-        self._partition = partition
         self._check = check
         self._stopping = stopping
         self._latest = Latest(dataset.card.outputs)
@@ -84,7 +82,7 @@ class Session:
                 kinds=("attributions", "drift"),
                 topics=self._topics,
             ) as results,
-            AccountingReader(self._connection, self._topics, partition=self._partition) as accounts,
+            AccountingReader(self._connection, self._topics, partition=None) as accounts,
             Publisher(
                 self._connection,
                 model=self._dataset.card.model,
@@ -110,12 +108,14 @@ class Session:
             with Display(console, self._view) as display:
                 publishing = asyncio.create_task(stream.run(self._stopping, self._seconds))
                 await self._show(display, stream, publisher, [publishing], background)
+                streamed = self._view.elapsed
                 self._view.state = "counting the last rows"
                 await publisher.aflush(_HURRIED_SECONDS if self._stopping() else _FLUSH_SECONDS)
                 rows = self._dataset.rows.slice(0, stream.rows)
                 settling = asyncio.create_task(self._settle(publisher, rows))
                 await self._show(display, stream, publisher, [settling], background)
                 self._view.state = "done after"
+                self._view.rate = publisher.published / max(streamed, _REFRESH_SECONDS)
             return Outcome(
                 rows=rows,
                 published=publisher.published,

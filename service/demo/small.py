@@ -1,7 +1,7 @@
 """scikit-learn's own small data sets as streams: a model, its held-out rows resampled, and one drift.
 
 The model learns from half of the rows. The stream draws from the other half with replacement, adds
-a little noise to numeric features, and asks the model again for every row, so that the outputs follow the
+a little noise to their numbers, and asks the model again for every row, so that the outputs follow the
 noise and the drift as they would in production. Outputs are margins (regression values, decision functions),
 not probabilities: the co-movement ratio is invariant under positive affine maps, not under a sigmoid.
 """
@@ -22,10 +22,11 @@ from attributary.service.demo.packages import needed
 
 SMALL = ("breast_cancer", "diabetes", "digits")
 DEFAULT_ROWS = 50_000
-NOISE = 0.05  # of a feature's standard deviation
+NOISE = 0.05  # of a number's standard deviation
 START = int(datetime(2026, 1, 1, tzinfo=timezone.utc).timestamp() * 1000)
 DAY_MS = 86_400_000
 IMAGE = 8  # the digits are 8 x 8 pixels of 0 to 16
+SENSOR_NOISE, DIMMED = 2.0, 0.8
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class _Source:
     outputs: list[str]
     unit: str
     told: str
+    noisy: Callable[[Numbers, np.random.Generator], Numbers]
     drifted: Callable[[Numbers], Numbers]
     drift: str
 
@@ -52,21 +54,18 @@ def small(name: str, *, rows: int = DEFAULT_ROWS, seed: int = 0) -> Dataset:
     """
     source = _SOURCES[name](seed)
     rng = np.random.default_rng(seed)
-    X = source.X[rng.integers(0, len(source.X), size=rows)]
-    numeric = np.array([feature.kind == "numeric" for feature in source.features])
-    X[:, numeric] += (
-        NOISE * source.X[:, numeric].std(axis=0) * rng.normal(size=(rows, numeric.sum()))
-    )
+    X = source.noisy(source.X[rng.integers(0, len(source.X), size=rows)], rng)
     middle = rows // 2
     X[middle:] = source.drifted(X[middle:])
+    # A day in a minute: partitions read a few seconds apart are hours apart in event time.
     card = ModelCard(
         model=name.replace("_", "-"),
         features=source.features,
         outputs=source.outputs,
         strict=True,
         pane_seconds=1800.0,
-        allowed_lateness_seconds=1800.0,
-        windows=[Tumbling(seconds=7200.0), Lifetime()],
+        allowed_lateness_seconds=6 * 3600.0,
+        windows=[Tumbling(seconds=14_400.0), Lifetime()],
     )
     return Dataset(
         card=with_baseline(card, _rows(source, source.training)),
@@ -115,6 +114,7 @@ def _breast_cancer(seed: int) -> _Source:
         outputs=["malignant_margin"],
         unit="log-odds",
         told="logistic regression's margin (log-odds of malignant), trained on the other half",
+        noisy=lambda rows, rng: _jittered(rows, names, X.std(axis=0), rng),
         drifted=lambda rows: _shifted(rows, column, step[column]),
         drift=f"'{names[column]}' rises by {step[column]:.3g}, 1.5 of its standard deviations",
     )
@@ -149,6 +149,7 @@ def _diabetes(seed: int) -> _Source:
         outputs=["progression"],
         unit="points",
         told="gradient-boosted trees predict the disease's progression after a year",
+        noisy=lambda rows, rng: _jittered(rows, names, X.std(axis=0), rng),
         drifted=lambda rows: _shifted(rows, column, step[column]),
         drift=f"'bmi' rises by {step[column]:.3g}, 1.5 of its standard deviations",
     )
@@ -157,6 +158,7 @@ def _diabetes(seed: int) -> _Source:
 def _digits(seed: int) -> _Source:
     data = needed("sklearn.datasets").load_digits()
     X, y, rest = _halves(data.data, data.target, seed)
+    X = _sensed(X, np.random.default_rng(seed))
     model = needed("sklearn.linear_model").LogisticRegression(max_iter=200, C=0.1).fit(X / 16, y)
     return _Source(
         name="digits",
@@ -171,8 +173,9 @@ def _digits(seed: int) -> _Source:
         outputs=[f"digit_{label}" for label in range(10)],
         unit="logits",
         told="multinomial logistic regression's ten logits, one output per digit",
-        drifted=_moved_right,
-        drift="every image moves one pixel to the right, as if the camera had been bumped",
+        noisy=_sensed,
+        drifted=_dimmed,
+        drift=f"every image is {1 - DIMMED:.0%} darker, as if the scanner's lamp were ageing",
     )
 
 
@@ -182,18 +185,28 @@ def _standardised(model: Any) -> Any:
     return needed("sklearn.pipeline").make_pipeline(scaler, model)
 
 
+def _jittered(X: Numbers, names: list[str], spread: Numbers, rng: np.random.Generator) -> Numbers:
+    """Return X with Gaussian noise of NOISE times ``spread`` on every number; sex is a category."""
+    noise = NOISE * spread * np.array([name != "sex" for name in names])
+    noisy: Numbers = X + noise * rng.normal(size=X.shape)
+    return noisy
+
+
+def _sensed(X: Numbers, rng: np.random.Generator) -> Numbers:
+    """Return images as a noisy sensor gives them. Pixels that are always 0 would be constant columns
+    in the training half, and a grid cannot be taken from those."""
+    noisy: Numbers = X + SENSOR_NOISE * rng.normal(size=X.shape)
+    return noisy
+
+
 def _shifted(X: Numbers, column: int, step: float) -> Numbers:
     moved: Numbers = X.copy()
     moved[:, column] += step
     return moved
 
 
-def _moved_right(X: Numbers) -> Numbers:
-    images = X.reshape(-1, IMAGE, IMAGE)
-    moved: Numbers = np.zeros_like(images)
-    moved[:, :, 1:] = images[:, :, :-1]
-    flat: Numbers = moved.reshape(len(X), -1)
-    return flat
+def _dimmed(X: Numbers) -> Numbers:
+    return X * DIMMED
 
 
 _SOURCES: dict[str, Callable[[int], _Source]] = {

@@ -98,7 +98,7 @@ def _one_output(message: WindowAttribution, drift: WindowDrift | None, unit: str
 
 
 def _features(message: WindowAttribution, drift: WindowDrift | None, unit: str) -> Table:
-    psi = {column.name: column.psi for column in drift.features} if drift is not None else {}
+    drifted = {column.name: column for column in drift.features} if drift is not None else {}
     table = _table()
     table.add_column(message.output, width=NAME_WIDTH, no_wrap=True)
     table.add_column("", width=1)
@@ -107,7 +107,7 @@ def _features(message: WindowAttribution, drift: WindowDrift | None, unit: str) 
     table.add_column(f"effect, {unit}"[:16], width=16, justify="right", no_wrap=True)
     table.add_column("PSI", width=4, justify="right")
     for score in _ranked(message.features)[:TOP_FEATURES]:
-        table.add_row(*_score(score, NAME_WIDTH), _effect(score), _psi(psi.get(score.name)))
+        table.add_row(*_score(score, NAME_WIDTH), _effect(score), _psi(drifted.get(score.name)))
     return table
 
 
@@ -149,13 +149,13 @@ def _drift_lines(found: Sequence[WindowDrift | None], unit: str) -> Text:
     text.append(f"{describe_window(first.window)}, against {_reference(first)}")
     text.append("\n  features")
     for column in _worst(first.features):
-        text.append(f"  {_shortened(column.name, 20)} PSI ").append_text(_psi(column.psi))
+        text.append(f"  {_shortened(column.name, 20)} PSI ").append_text(_psi(column))
     text.append("\n  output")
     if len(drifts) == 1:
         text.append("  ").append_text(_output_drift(first, unit))
     else:
         for column in _worst([drift.output_drift for drift in drifts]):
-            text.append(f"  {_shortened(column.name, 12)} PSI ").append_text(_psi(column.psi))
+            text.append(f"  {_shortened(column.name, 12)} PSI ").append_text(_psi(column))
     return text
 
 
@@ -171,7 +171,7 @@ def _worst(columns: Sequence[ColumnDrift]) -> list[ColumnDrift]:
 
 def _output_drift(message: WindowDrift, unit: str) -> Text:
     drift, agreement = message.output_drift, message.attributions.kendall
-    text = Text(f"{_shortened(message.output, 20)} PSI ").append_text(_psi(drift.psi))
+    text = Text(f"{_shortened(message.output, 20)} PSI ").append_text(_psi(drift))
     if drift.wasserstein is not None:
         text.append(f", moved {drift.wasserstein:.3g} {unit}")
     if agreement is not None:
@@ -219,10 +219,14 @@ def _effect(score: FeatureScore) -> Text:
     return text
 
 
-def _psi(psi: float | None) -> Text:
-    if psi is None:
+def _psi(column: ColumnDrift | None) -> Text:
+    """The index, coloured where it is large and beyond what chance gives."""
+    if column is None or column.psi is None:
         return Text("–", style="dim")
+    psi = column.psi
     style = "bold red" if psi >= PSI_LARGE else "yellow" if psi >= PSI_NOTICEABLE else "dim"
+    if column.psi_critical is not None and psi <= column.psi_critical:
+        style = "dim"
     return Text(f"{psi:.2f}", style=style)
 
 

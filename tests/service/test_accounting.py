@@ -29,6 +29,7 @@ def manifest(
         upto=upto,
         previous=previous,
         sealed=sealed,
+        partitions=3,
         end_offset=upto,
         models=models or {},
     )

@@ -121,7 +121,8 @@ def outcome(dataset: Dataset, **other: Any) -> Outcome:
     accepted = other.pop("accepted", 1500)
     fold.add(
         Manifest(
-            topic="rows", partition=0, block=0, upto=9, previous=None, sealed=True, end_offset=9,
+            topic="rows", partition=0, block=0, upto=9, previous=None, sealed=True, partitions=1,
+            end_offset=9,
             models={"diabetes": ModelCount(accepted={0: accepted}, rejected={"bad_time": 2})},
         )
     )  # fmt: skip
@@ -157,8 +158,8 @@ def test_the_report_says_that_the_books_are_exact_and_how_far_the_scores_are_off
         line for line in text.splitlines() if line.startswith("largest |streamed - batch| CIR")
     ]
     assert len(lines) == 2
-    assert "12 scores (all rows so far, 1,500 rows)" in lines[0]
-    assert "12 scores (tumbling window, 2 hours to 2026-01-01 12:00, 125 rows)" in lines[1]
+    assert "12 scores: all rows so far, 1,500 rows" in lines[0]
+    assert "12 scores: tumbling window of 2 hours to 2026-01-01 12:00, 125 rows" in lines[1]
 
 
 def test_a_row_that_is_missing_in_the_books_makes_them_inexact(diabetes: Dataset) -> None:

@@ -154,15 +154,13 @@ def test_the_drift_begins_half_way_and_moves_one_feature_and_the_output(
     assert np.median(after.outputs) - np.median(before.outputs) > 0.1 * np.std(before.outputs)
 
 
-def test_the_digits_drift_moves_every_image_one_pixel_to_the_right() -> None:
-    rows = small("digits", rows=2000).rows
-    late = rows.slice(1000, 2000).features
-    assert all(np.all(late[f"r{row}c0"] == 0) for row in range(8))
-    centre = [
-        np.average(np.arange(8), weights=[np.mean(part[f"r3c{column}"]) for column in range(8)])
-        for part in (rows.slice(0, 1000).features, late)
-    ]
-    assert centre[1] - centre[0] == pytest.approx(1.0, abs=0.15)
+def test_the_digits_drift_darkens_every_image() -> None:
+    rows = small("digits", rows=4000).rows
+    early, late = (
+        np.mean([np.mean(values) for values in part.features.values()])
+        for part in (rows.slice(0, 2000), rows.slice(2000, 4000))
+    )
+    assert late / early == pytest.approx(0.8, abs=0.01)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -82,10 +82,14 @@ def attribution(
 
 
 def drift(window: Window, *, output: str = "arrival_delay", temp: float = 3.25) -> WindowDrift:
-    def column(name: str, psi: float | None, moved: float | None = None) -> ColumnDrift:
+    def column(
+        name: str, psi: float | None, moved: float | None = None, critical: float = 0.02
+    ) -> ColumnDrift:
         return ColumnDrift(
-            name=name, psi=psi, ks=0.1, ks_critical=0.01, wasserstein=moved, missing_change=0.0
-        )
+            name=name, psi=psi, psi_critical=critical, ks=0.1, ks_critical=0.01,
+            wasserstein=moved, wasserstein_error=0.1, missing_change=0.0,
+            missing_change_interval=None,
+        )  # fmt: skip
 
     return WindowDrift(
         model="flight-delay",
@@ -97,7 +101,10 @@ def drift(window: Window, *, output: str = "arrival_delay", temp: float = 3.25) 
         computed_at=0,
         rows=5000,
         reference_rows=4000,
-        features=[column("humid", 0.04), column("temp", temp), column("dest=XYZ", None)],
+        features=[
+            column("humid", 0.04), column("temp", temp), column("dest=XYZ", None),
+            column("wind", 0.31, critical=0.5),
+        ],
         output_drift=column(output, 0.15, 4.5),
         attributions=AttributionDrift(
             kendall=0.82, spearman=None, jaccard_at_8=None, ndcg_at_8=None, procrustes=None,
@@ -141,6 +148,19 @@ def test_one_output_shows_score_interval_direction_effect_and_drift_beside_its_g
     assert rendered.index("temp PSI 3.25") < rendered.index("humid PSI 0.04")
 
 
+def test_drift_is_coloured_where_it_is_large_and_not_what_chance_gives() -> None:
+    latest = Latest(["arrival_delay"])
+    latest.add_attribution(attribution(hopping(MAY)))
+    latest.add_drift(drift(hopping(MAY), temp=0.3))
+    stream = io.StringIO()
+    Console(file=stream, width=WIDTH, force_terminal=True, color_system="standard").print(
+        view(latest).render()
+    )
+    features = line(stream.getvalue(), "temp PSI")
+    assert "temp PSI \x1b[1;31m0.30" in features  # bold red
+    assert "wind PSI \x1b[2m0.31" in features  # dim: within chance
+
+
 def test_progress_tells_rows_rejections_losses_and_the_watermark_as_a_date() -> None:
     fold = ManifestFold()
     counts = ModelCount(accepted={0: 90_000}, rejected={"wrong_type": 1_234})
@@ -148,6 +168,7 @@ def test_progress_tells_rows_rejections_losses_and_the_watermark_as_a_date() -> 
         fold.add(
             Manifest(
                 topic="rows", partition=0, block=block, upto=upto, previous=None, sealed=True,
+                partitions=1,
                 end_offset=20, models={"m": counts} if block else {},
             )
         )  # fmt: skip
