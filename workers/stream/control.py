@@ -6,6 +6,7 @@ A consumer group would share the partitions out instead, so this is a reader wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -16,6 +17,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.catalogue import ControlCatalogue
+from attributary.workers.stream.ends import CatchUp
 
 
 class ControlReader(Service):
@@ -37,13 +39,14 @@ class ControlReader(Service):
             auto_offset_reset="earliest",
         )
         await consumer.start()
-        partitions = await self._partitions()
+        partitions = await topic_partitions(
+            self._connection, [self._topics.models, self._topics.grids]
+        )
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
-        ends = await consumer.end_offsets(partitions)
-        for partition, end in ends.items():
-            while await consumer.position(partition) < end:
-                await self._read(consumer, timeout_ms=200)
+        catch_up = CatchUp(consumer, partitions)
+        while not await catch_up.reached():
+            await self._read(consumer, timeout_ms=200)
 
     async def on_stop(self) -> None:
         """Close the consumer."""
@@ -64,19 +67,23 @@ class ControlReader(Service):
                 else:
                     self.catalogue.add_grid(record.value)
 
-    async def _partitions(self) -> list[TopicPartition]:
-        """Ask for all topics: a consumer knows those that it reads, and naming one may create it."""
-        admin = AIOKafkaAdminClient(**self._connection.client_arguments())
-        try:
-            await admin.start()
-            known = {topic["topic"]: topic["partitions"] for topic in await admin.describe_topics()}
-        finally:
-            await admin.close()
-        found = []
-        for topic in (self._topics.models, self._topics.grids):
-            if topic not in known:
-                raise BrokerError(
-                    f"the topic {topic} does not exist; run `attributary topics create` first"
-                )
-            found += [TopicPartition(topic, part["partition"]) for part in known[topic]]
-        return found
+
+async def topic_partitions(connection: Connection, topics: Sequence[str]) -> list[TopicPartition]:
+    """Return the partitions of topics, in order; BrokerError names one that does not exist.
+
+    Asks for all topics: a consumer knows those that it reads, and naming one may create it.
+    """
+    admin = AIOKafkaAdminClient(**connection.client_arguments())
+    try:
+        await admin.start()
+        known = {topic["topic"]: topic["partitions"] for topic in await admin.describe_topics()}
+    finally:
+        await admin.close()
+    found = []
+    for topic in topics:
+        if topic not in known:
+            raise BrokerError(
+                f"the topic {topic} does not exist; run `attributary topics create` first"
+            )
+        found += sorted(TopicPartition(topic, part["partition"]) for part in known[topic])
+    return found

@@ -20,6 +20,7 @@ from attributary.schemas.sketch import decode_sketch
 from attributary.schemas.topics import Topics
 from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.catalogue import ControlCatalogue
+from attributary.workers.stream.ends import CatchUp
 from attributary.workers.stream.gauges import ModelGauges
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.metrics import StreamMetrics
@@ -63,7 +64,7 @@ class MergeService(Service, ConsumerRebalanceListener):
         )
         self._gauges = ModelGauges(metrics, options.exported_features)
         self._cores: dict[TopicPartition, MergePartition] = {}
-        self._catching_up: dict[TopicPartition, int] = {}
+        self._catching_up: dict[TopicPartition, CatchUp] = {}
         self._unsent: list[Outgoing] = []
         self._lock = asyncio.Lock()
 
@@ -100,7 +101,6 @@ class MergeService(Service, ConsumerRebalanceListener):
     async def _begin(self, partitions: list[TopicPartition]) -> None:
         if not partitions:
             return
-        ends = await self._consumer.end_offsets(partitions)
         beginnings = await self._consumer.beginning_offsets(partitions)
         count = await self._producer.partitions(self._topics.sketches)
         for partition in partitions:
@@ -108,7 +108,7 @@ class MergeService(Service, ConsumerRebalanceListener):
             self._cores[partition] = MergePartition(
                 self._catalogue, self._options, _owner(partition.partition, count)
             )
-            self._catching_up[partition] = ends[partition]
+            self._catching_up[partition] = CatchUp(self._consumer, [partition])
 
     @Service.task
     async def _read(self) -> None:
@@ -130,12 +130,10 @@ class MergeService(Service, ConsumerRebalanceListener):
                     self._add(core, record)
 
     async def _caught_up(self, partition: TopicPartition) -> bool:
-        end = self._catching_up.get(partition)
-        if end is None:
-            return True
-        if await self._consumer.position(partition) < end:
+        catch_up = self._catching_up.get(partition)
+        if catch_up is not None and not await catch_up.reached():
             return False
-        del self._catching_up[partition]
+        self._catching_up.pop(partition, None)
         return True
 
     def _add(self, core: MergePartition, record: ConsumerRecord) -> None:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
+from attributary.workers.stream.ends import log_ends
+
 _POLL_MS = 500
 
 
@@ -38,7 +40,7 @@ class OrderedLog:
         """Read the broker's times [start, end) in ms; starts are moved back to a multiple of ``align``."""
         consumer.assign(partitions)
         starts = dict(await consumer.beginning_offsets(partitions))
-        ends = dict(await consumer.end_offsets(partitions))
+        ends = await log_ends(consumer, partitions)
         for time, bounds in ((start, starts), (end, ends)):
             if time is None:
                 continue

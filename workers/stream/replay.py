@@ -15,11 +15,11 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.connection import Connection
-from attributary.schemas.errors import BrokerError, ConfigurationError
+from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.manifest import Manifest
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.catalogue import ControlCatalogue
-from attributary.workers.stream.control import ControlReader
+from attributary.workers.stream.control import ControlReader, topic_partitions
 from attributary.workers.stream.decode import Record, record_of
 from attributary.workers.stream.epoch import Epoch
 from attributary.workers.stream.ingest import Flush, PartitionIngest
@@ -107,8 +107,8 @@ async def replay(
     try:
         await producer.start()
         await consumer.start()
-        catalogue = LiveEpochs(control.catalogue, await _live_epochs(consumer, topics))
-        partitions = await _partitions(consumer, topics.rows)
+        catalogue = LiveEpochs(control.catalogue, await _live_epochs(connection, consumer, topics))
+        partitions = await topic_partitions(connection, [topics.rows])
         log = await OrderedLog.open(
             consumer, partitions, stretch.start, stretch.end, ingest.block_offsets
         )
@@ -189,19 +189,11 @@ class _Run:
         return flushes, results
 
 
-async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
-    await consumer.topics()
-    found = consumer.partitions_for_topic(topic)
-    if not found:
-        raise BrokerError(f"the topic {topic} does not exist; check --prefix")
-    return [TopicPartition(topic, partition) for partition in sorted(found)]
-
-
 async def _live_epochs(
-    consumer: AIOKafkaConsumer, topics: Topics
+    connection: Connection, consumer: AIOKafkaConsumer, topics: Topics
 ) -> dict[tuple[str, int, int], int]:
     """Return the epoch of every (model, partition, block) of the live run, from its manifests."""
-    partitions = (await _partitions(consumer, topics.sketches))[:1]
+    partitions = (await topic_partitions(connection, [topics.sketches]))[:1]
     log = await OrderedLog.open(consumer, partitions, None, None, align=1)
     best: dict[tuple[int, int], Manifest] = {}
     async for _, record in log:
