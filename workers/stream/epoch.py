@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,12 @@ from attributary.workers.stream.layout import Layout, output_names
 from attributary.workers.stream.options import IngestOptions
 
 # Cells of one pane sketch over all (column, output) pairs: bounds a sketch's bytes and memory.
-_CELL_BUDGET = 2**19
+_CELL_BUDGET = 2**17
 _MOST_CELLS, _FEWEST_CELLS = 16, 4
+# A record of the sketches topic takes 8 MiB: a sketch that could grow beyond would never be acknowledged.
+_MOST_SKETCH_BYTES = 15 * 2**19
+# Bytes at most, measured on weighted rows: of a cell of one pair, and of a centroid.
+_CELL_BYTES, _CENTROID_BYTES = 20, 18
 
 
 @dataclass(frozen=True)
@@ -150,26 +155,21 @@ def _first_grid(
         return [part for part in parts if isinstance(part, Refusal)]
     X = np.concatenate([batch.X for batch in batches])
     Y = np.concatenate([batch.Y for batch in batches])
-    grid = Grid.from_rows(X, Y, cells=cells_for(X.shape[1], Y.shape[1]), epoch=number)
-    rows = len(X)
     if card is not None and (baseline := card.baseline) is not None:
         grid, rows = _from_baseline(baseline, layout, number), baseline.rows
-    return _record(
-        grid,
-        GridRecord(
-            model=model,
-            epoch=number,
-            layout=number,
-            rows=rows,
-            pane_ms=pane_ms(card),
-            samples=0 if card is None else card.samples,
-            columns=list(layout.columns),
-            outputs=list(layout.outputs),
-            x_edges=[],
-            y_edges=[],
-            x_reference=[],
-            y_reference=[],
-        ),
+    else:
+        cells = cells_for(X.shape[1], Y.shape[1], options.compression)
+        grid, rows = Grid.from_rows(X, Y, cells=cells, epoch=number), len(X)
+    return GridRecord(
+        model=model,
+        epoch=number,
+        layout=number,
+        rows=rows,
+        pane_ms=pane_ms(card),
+        samples=_samples(0 if card is None else card.samples, grid, options.compression),
+        columns=list(layout.columns),
+        outputs=list(layout.outputs),
+        **_edges(grid),
     )
 
 
@@ -202,7 +202,8 @@ def propose_next(
         cells=epoch.grid.cells,
         epoch=epoch.record.epoch + 1,
     )
-    return _record(grid, epoch.record.model_copy(update={"epoch": grid.epoch, "rows": rows}))
+    changes = {"epoch": grid.epoch, "rows": rows, **_edges(grid)}
+    return epoch.record.model_copy(update=changes)
 
 
 def _from_baseline(baseline: Baseline, layout: Layout, number: int) -> Grid:
@@ -214,9 +215,9 @@ def _from_baseline(baseline: Baseline, layout: Layout, number: int) -> Grid:
             f"the card's baseline has edges for {found[0]} columns and {found[1]} outputs, its "
             f"features make {expected[0]} and {expected[1]}; register a card that agrees",
         )
-    x_edges = np.array(baseline.x_edges, dtype=np.float64)
-    y_edges = np.array(baseline.y_edges, dtype=np.float64)
     try:
+        x_edges = np.array(baseline.x_edges, dtype=np.float64)
+        y_edges = np.array(baseline.y_edges, dtype=np.float64)
         return Grid(
             number, x_edges, y_edges, midhinge_of_edges(x_edges), midhinge_of_edges(y_edges)
         )
@@ -224,15 +225,34 @@ def _from_baseline(baseline: Baseline, layout: Layout, number: int) -> Grid:
         raise RejectedError(Reason.WRONG_TYPE, f"the card's baseline: {error}") from None
 
 
-def cells_for(columns: int, outputs: int) -> int:
+def cells_for(columns: int, outputs: int, compression: int = 200) -> int:
     """Return K, the cells a side, so that a pane of a wide model stays bounded."""
-    affordable = math.isqrt(_CELL_BUDGET // max(1, columns * outputs))
+    room = (_MOST_SKETCH_BYTES - _digest_bytes(columns + outputs, compression)) // _CELL_BYTES
+    affordable = math.isqrt(max(0, min(_CELL_BUDGET, room)) // max(1, columns * outputs))
     return max(_FEWEST_CELLS, min(_MOST_CELLS, affordable))
 
 
-def _record(grid: Grid, named: GridRecord) -> GridRecord:
-    edges = {
+def _digest_bytes(columns: int, compression: int) -> int:
+    return columns * compression * _CENTROID_BYTES
+
+
+def _samples(asked: int, grid: Grid, compression: int) -> int:
+    """Return how many rows a pane can keep; RejectedError where its sketch is too large without any."""
+    columns = grid.columns + grid.outputs
+    cells = grid.columns * grid.outputs * grid.cells**2
+    room = _MOST_SKETCH_BYTES - cells * _CELL_BYTES - _digest_bytes(columns, compression)
+    if room < 0:
+        raise RejectedError(
+            Reason.TOO_LARGE,
+            f"{grid.columns} columns and {grid.outputs} outputs of {grid.cells} cells make a sketch of "
+            f"{(_MOST_SKETCH_BYTES - room) / 2**20:.1f} MiB, at most 8 can be sent: declare fewer "
+            "levels, outputs or cells",
+        )
+    return min(asked, room // (8 * columns + 32))
+
+
+def _edges(grid: Grid) -> dict[str, Any]:
+    return {
         name: getattr(grid, name).tolist()
         for name in ("x_edges", "y_edges", "x_reference", "y_reference")
     }
-    return named.model_copy(update=edges)
