@@ -158,7 +158,9 @@ class Source:
         start = time // WINDOW * WINDOW
         counts = self._written.windows.setdefault((model, start), [0, 0])
         counts[0] += 1
-        counts[1] += start + WINDOW + LATENESS > self._highest.get(model, 0)
+        # A partition that has shown no row of a model does not hold its watermark back.
+        highest = self._highest.get(model)
+        counts[1] += highest is not None and start + WINDOW + LATENESS > highest
         self._highest[model] = max(self._highest.get(model, 0), time)
         return time, value
 
