@@ -1,0 +1,96 @@
+"""Measure the suites that are named, all by default, and write the page from the results."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+from benchmarks import accuracy, coverage, journal, machine, report, state, streaming_maths
+from benchmarks.suite import Options
+
+ROOT = Path(__file__).parents[1]
+SUITES = [streaming_maths.SUITE, state.SUITE, accuracy.SUITE, coverage.SUITE]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; 2 where a suite is unknown, 130 when interrupted."""
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if unknown := sorted(set(asked.suites) - set(names())):
+        parser.error(f"no suite is named {', '.join(unknown)}; choose from {', '.join(names())}")
+    options = Options(quick=asked.quick, peers=asked.peers)
+    folder: Path = asked.results or ROOT / "benchmarks" / "results" / ("quick" * options.quick)
+    page: Path = asked.document or (
+        folder / "performance.md" if options.quick else ROOT / "docs" / "performance.md"
+    )
+    if asked.write_only:
+        return _write(page, folder)
+    chosen = [suite for suite in SUITES if suite.name in (asked.suites or names())]
+    about = {
+        "machine": machine.describe(),
+        "quick": options.quick,
+        "made": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+    }
+    load = [machine.busy()]
+    key = {**about, "code": journal.code_digest(), "peers": options.peers}
+    kept = journal.Journal(folder, key, fresh=asked.fresh)
+    cases = {suite.name: suite.cases(options) for suite in chosen}
+    total = sum(len(part) for part in cases.values())
+    left = [name for part in cases.values() for name in part if name not in kept.cases]
+    if len(left) < total:
+        print(
+            f"going on with a run that was interrupted: {total - len(left)} of {total} cases done"
+        )
+    done, start = total - len(left), time.monotonic()
+    try:
+        for part in cases.values():
+            for name, measure in part.items():
+                if name in kept.cases:
+                    continue
+                done += 1
+                print(f"[{done:2}/{total}] {name} ...", flush=True)
+                began = time.monotonic()
+                kept.keep(name, measure())
+                print(f"        {time.monotonic() - began:.0f} s", flush=True)
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    load.append(machine.busy())
+    kept.finish({suite: list(part) for suite, part in cases.items()}, {**about, "load": load})
+    print(f"{time.monotonic() - start:.0f} s in all")
+    return _write(page, folder)
+
+
+def _write(page: Path, folder: Path) -> int:
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(report.document(SUITES, journal.finished(folder)), encoding="utf-8")
+    print(f"the tables are in {page}")
+    return 0
+
+
+def names() -> list[str]:
+    """Return the suites' names in the order of the page."""
+    return [suite.name for suite in SUITES]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"from {', '.join(names())}")
+    parser.add_argument("--quick", action="store_true", help="few rows and repeats, own folder")
+    parser.add_argument(
+        "--no-peers", dest="peers", action="store_false", help="measure attributary alone"
+    )
+    parser.add_argument("--fresh", action="store_true", help="do not go on with an interrupted run")
+    parser.add_argument(
+        "--write-only", action="store_true", help="write the page from the results that are there"
+    )
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    parser.add_argument("--document", type=Path, help="page to write")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

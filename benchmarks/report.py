@@ -1,0 +1,50 @@
+"""docs/performance.md, written from results alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.suite import Suite, table
+
+HEAD = """# Performance
+
+Written by `make bench` from what it measured, to the last figure; nothing is edited by hand. The
+code is in `benchmarks/`, the raw results are in `benchmarks/results/`. A peer is installed from PyPI at a
+pinned version (`benchmarks/requirements-*.txt`) into an environment of its own, and runs in a process
+of its own on the same rows in the same run, held to one thread as attributary is.
+`make bench ARGS=throughput` measures one section again, `make bench ARGS=--quick` tries all in seconds.
+"""
+
+
+#: Cores that others may keep busy while times still are what the code takes.
+QUIET = 0.5
+
+
+def document(suites: list[Suite], results: dict[str, Any]) -> str:
+    """Return the page: one section for each suite that has results, with its command and machine."""
+    parts = [HEAD]
+    shown: dict[str, Any] | None = None
+    for suite in suites:
+        if suite.name not in results:
+            continue
+        kept = results[suite.name]
+        about = f"`python -m benchmarks {suite.name}`"
+        if kept["machine"] != shown:
+            parts.append(_machine(kept["machine"]))
+            shown = kept["machine"]
+        before, after = kept["load"]
+        made = (
+            f"{about}, {kept['made']}, {before} cores busy before the run and {after} at its end."
+        )
+        if kept["quick"]:
+            made += " **Quick form: too few rows and repeats to rely on.**"
+        # At its end the run itself keeps one core busy.
+        if max(before, after - 1.0) > QUIET:
+            made += " **Other work kept the machine busy: times are too long, spreads wide.**"
+        parts.append(f"## {suite.title}\n\n{made}\n\n{suite.section(kept['cases'])}\n")
+    return "\n".join(parts)
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    lines = [[name, str(value)] for name, value in machine.items()]
+    return table(["measured on", ""], lines, left=2) + "\n"

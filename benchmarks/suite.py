@@ -1,0 +1,68 @@
+"""What a suite is: cases that are measured one by one, and a section written from their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Options:
+    """How much to measure: ``quick`` for seconds instead of minutes, ``peers`` beside us or not."""
+
+    quick: bool = False
+    peers: bool = True
+
+    @property
+    def repeats(self) -> int:
+        """Timed runs of our code before the peers, and again after them."""
+        return 1 if self.quick else 5
+
+
+@dataclass(frozen=True)
+class Suite:
+    """``cases`` {name: measure}; ``section`` writes Markdown from {name: result}."""
+
+    name: str
+    title: str
+    cases: Callable[[Options], dict[str, Callable[[], Any]]]
+    section: Callable[[dict[str, Any]], str]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Return a Markdown table; all columns but the first ``left`` are aligned right."""
+    rule = [":--" if i < left else "--:" for i in range(len(head))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, rule, *rows])
+
+
+def spread(seconds: Sequence[float]) -> str:
+    """Return half the distance of the quartiles as a share of the median."""
+    ordered = sorted(seconds)
+    last = len(ordered) - 1
+    low, high = ordered[round(last * 0.25)], ordered[round(last * 0.75)]
+    return f"±{50 * (high - low) / median(ordered):.0f} %"
+
+
+def number(value: float) -> str:
+    """Return three significant digits, with separators from a thousand."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def size(count: float) -> str:
+    """Return bytes for people."""
+    for unit in ("B", "KiB"):
+        if count < 1024:
+            return f"{number(count)} {unit}"
+        count /= 1024
+    return f"{number(count)} MiB"
+
+
+def shape(columns: int, outputs: int) -> str:
+    """Return "20 features, 1 output"."""
+    return f"{columns} feature{'s' * (columns != 1)}, {outputs} output{'s' * (outputs != 1)}"

@@ -1,0 +1,125 @@
+"""The benchmarks run, in their quick form and without peers, and the page is what they measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SUITES = ("throughput", "state", "accuracy", "coverage")
+
+
+def benchmarks(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results and the page of one quick run."""
+    path = tmp_path_factory.mktemp("benchmarks")
+    done = benchmarks(
+        "--quick", "--no-peers", "--results", path / "results", "--document", path / "page.md"
+    )
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_the_quick_form_measures_every_suite(folder: Path) -> None:
+    page = (folder / "page.md").read_text(encoding="utf-8")
+    for suite in SUITES:
+        assert f"`python -m benchmarks {suite}`" in page
+        kept = json.loads((folder / "results" / f"{suite}.json").read_text(encoding="utf-8"))
+        assert kept["cases"]
+        assert kept["quick"]
+    assert not (folder / "results" / "unfinished.json").exists()
+    assert "nan" not in page.lower()
+    rows = [line for line in page.splitlines() if line.startswith("| attributary |")]
+    assert len(rows) >= 9
+    assert str(Path.home()) not in page
+    assert str(ROOT) not in page
+
+
+def test_what_it_measures_is_sane(folder: Path) -> None:
+    cases = json.loads((folder / "results" / "accuracy.json").read_text(encoding="utf-8"))["cases"]
+    assert len(cases) == 7
+    for entry in cases.values():
+        assert 0.0 < entry["worst"] < 5e-3
+        assert entry["worst"] < entry["warm_up"]
+    cases = json.loads((folder / "results" / "throughput.json").read_text(encoding="utf-8"))[
+        "cases"
+    ]
+    for case in cases.values():
+        for entry in case["entries"]:
+            # Between a thousand and a thousand million values a second on any machine.
+            values = case["columns"] * entry["rows"] / min(entry["seconds"])
+            assert 1e3 < values < 1e9
+    cases = json.loads((folder / "results" / "state.json").read_text(encoding="utf-8"))["cases"]
+    for entry in (entry for case in cases.values() for entry in case.get("sizes", ())):
+        # On the wire: the parts, and little else; in memory: at least the cells in float64.
+        assert entry["wire_cells"] + entry["wire_digests"] <= entry["wire"] <= entry["memory"]
+        cells = entry["columns"] * entry["outputs"] * entry["cells"] ** 2
+        assert entry["memory_cells"] > 4 * 8 * cells
+
+
+def test_an_interrupted_run_goes_on(folder: Path, tmp_path: Path) -> None:
+    """Cases kept for the same code and machine are not measured again, others are."""
+    kept = json.loads((folder / "results" / "coverage.json").read_text(encoding="utf-8"))
+    name, result = next(iter(kept["cases"].items()))
+    code = (
+        "import json, sys\n"
+        "from pathlib import Path\n"
+        "from benchmarks.journal import Journal\n"
+        "name, result = json.loads(sys.argv[1])\n"
+        "Journal(Path(sys.argv[2]), {'code': 1}, fresh=False).keep(name, result)\n"
+        "for key, fresh in (({'code': 1}, False), ({'code': 2}, False), ({'code': 1}, True)):\n"
+        "    print(len(Journal(Path(sys.argv[2]), key, fresh=fresh).cases))\n"
+    )
+    arguments = [json.dumps([name, result]), str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["1", "0", "0"]
+
+
+def test_a_peer_that_cannot_be_installed_is_named_in_the_table(tmp_path: Path) -> None:
+    (tmp_path / "requirements-river.txt").write_text("--no-index\nriver==0.0.1\n")
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from benchmarks import environments, streaming_maths\n"
+        "from benchmarks.suite import Options\n"
+        "environments.HERE = Path(sys.argv[1])\n"
+        "environments.ENVIRONMENTS = Path(sys.argv[1]) / 'environments'\n"
+        "case = streaming_maths.measure(100, 1, ('river',), Options(quick=True))\n"
+        "print(streaming_maths.section({'case': case}))\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("| river |")]
+    assert "could not be installed" in line
+    assert "river==0.0.1" in line
+    assert line.count("|") == 8
+    assert str(tmp_path) not in done.stdout
+
+
+def test_an_unknown_suite_is_named() -> None:
+    done = benchmarks("speed")
+    assert done.returncode == 2
+    assert "no suite is named speed; choose from throughput" in done.stderr
+
+
+def test_the_page_is_what_the_results_say(tmp_path: Path) -> None:
+    """`python -m benchmarks --write-only` writes it again after a change of its words."""
+    done = benchmarks("--write-only", "--document", tmp_path / "page.md")
+    assert done.returncode == 0, done.stderr
+    written = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert written == (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
