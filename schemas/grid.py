@@ -43,6 +43,9 @@ class GridRecord(Message):
     samples: Annotated[int, Field(ge=0)] = Field(
         default=0, description="Rows kept per pane with their raw values."
     )
+    compression: Annotated[int, Field(ge=200, le=2000)] = Field(
+        default=200, description="Size of the t-digests: at most about this many centroids."
+    )
     columns: list[Column]
     outputs: list[str]
     x_edges: list[list[float]]

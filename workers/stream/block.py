@@ -60,7 +60,7 @@ class ModelBlock:
         """Rows that wait for a grid."""
         return sum(staged.rows for staged in self.staged)
 
-    def add(self, batch: Batch, options: IngestOptions) -> None:
+    def add(self, batch: Batch) -> None:
         """Count usable rows in their panes."""
         assert self.epoch is not None  # noqa: S101
         width = self.epoch.record.pane_ms
@@ -70,7 +70,7 @@ class ModelBlock:
             if state is None:
                 sketch = PaneSketch(
                     self.epoch.grid,
-                    compression=options.compression,
+                    compression=self.epoch.record.compression,
                     sample_size=self.epoch.record.samples,
                     blocks=self.epoch.layout.groups,
                 )
@@ -147,7 +147,7 @@ class Block:
         place = f"{self.topic}/{self.partition}" if model.epoch.record.samples else None
         for part in encode(staged, model.epoch.layout, self.options.max_future_seconds, place):
             if isinstance(part, Batch):
-                model.add(part, self.options)
+                model.add(part)
             else:
                 self.refuse(name, part)
 

@@ -70,8 +70,10 @@ class Epoch:
     def continues(self, other: Epoch | None) -> bool:
         """Say whether sketches of the two can be merged."""
         return other is not None and (
-            (self.layout, self.record.pane_ms, self.record.samples)
-            == (other.layout, other.record.pane_ms, other.record.samples)
+            self.layout == other.layout
+            and self.record.pane_ms == other.record.pane_ms
+            and self.record.samples == other.record.samples
+            and self.record.compression == other.record.compression
         )
 
     def serves(self, card: ModelCard | None) -> bool:
@@ -166,6 +168,7 @@ def _first_grid(
         layout=number,
         rows=rows,
         pane_ms=pane_ms(card),
+        compression=options.compression,
         samples=_samples(0 if card is None else card.samples, grid, options.compression),
         columns=list(layout.columns),
         outputs=list(layout.outputs),
