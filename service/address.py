@@ -8,7 +8,8 @@ from attributary.service.reach import addresses
 
 
 def connection_of(bootstrap: str | Connection) -> Connection:
-    """Return the connection to ``host:port[,host:port]``; ConfigurationError where it is none."""
+    """Return the connection to ``host:port[,host:port]``; ConfigurationError where it is none, or where
+    a file that it names cannot be used."""
     if isinstance(bootstrap, Connection):
         found = bootstrap
     elif isinstance(bootstrap, str) and bootstrap:
@@ -16,4 +17,5 @@ def connection_of(bootstrap: str | Connection) -> Connection:
     else:
         raise ConfigurationError(f"expected the broker's address as host:port, got {bootstrap!r}")
     addresses(found.bootstrap)
+    found.client_arguments()
     return found

@@ -15,6 +15,7 @@ from typing import IO
 
 import psutil
 
+from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError, ConfigurationError
 from attributary.service import reach, tether
 
@@ -134,6 +135,15 @@ class EmbeddedBroker:
             return f"port {self.port} is in use"
         lines = [line for line in text.splitlines() if line.strip()]
         return lines[-1].strip()[:300] if lines else ""
+
+
+def require_plain(connection: Connection) -> None:
+    """Raise ConfigurationError where the settings ask for what the embedded broker does not speak."""
+    if connection.security_protocol != "PLAINTEXT":
+        raise ConfigurationError(
+            "the embedded broker speaks neither TLS nor SASL: leave connection.tls and connection.sasl "
+            "away for it"
+        )
 
 
 def free_port() -> int:

@@ -12,10 +12,12 @@ from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError, KafkaErr
 
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError
+from attributary.service.reach import refusal
 
 _FETCH_BYTES = 8 * 2**20
 _POLL_MS = 200
 _ASSIGNMENT_SECONDS = 10.0
+_PROBE_SECONDS = 3.0
 
 
 class Reader:
@@ -76,9 +78,13 @@ class Reader:
             with contextlib.suppress(KafkaError, OSError):
                 await consumer.stop()
             if isinstance(error, KafkaConnectionError):
+                # aiokafka does not say why.
+                failure = await asyncio.to_thread(refusal, self._connection, _PROBE_SECONDS)
                 raise BrokerError(
                     f"no broker answers at {self._connection.bootstrap}: start one with "
                     "`attributary up`, or name yours with --bootstrap host:port"
+                    if failure is None
+                    else f"cannot connect to the broker at {self._connection.bootstrap}: {failure}"
                 ) from None
             if isinstance(error, KafkaError):
                 raise BrokerError(f"{self._connection.bootstrap}: {error}") from None

@@ -12,6 +12,7 @@ import logging
 import random
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -26,9 +27,11 @@ from aiokafka.errors import (
 )
 
 from attributary.schemas.connection import Connection
+from attributary.schemas.errors import AttributaryError
 from attributary.schemas.row import CONTENT_HEADER, MODEL_HEADER
 from attributary.service.outbox import Outbox, Parcel
 from attributary.service.quiet import quiet_this_thread
+from attributary.service.reach import refusal
 
 logger = logging.getLogger("attributary.publisher")
 
@@ -39,15 +42,29 @@ REQUEST_TIMEOUT_MS = 10_000
 _IN_FLIGHT = 16
 _BACKOFF, _LONGEST_BACKOFF = 0.1, 5.0  # seconds
 _LEAVE_SECONDS = 1.0
+_PROBE_SECONDS = 1.0
 _NEVER_ACCEPTED = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError)
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Resolves names in its own thread: a loop's usual helper threads are gone by the time an
-    exiting interpreter sends the last rows."""
+    """Resolves names in its own thread, and authenticates there if it must: a loop's usual helper
+    threads are gone by the time an exiting interpreter sends the last rows."""
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         return socket.getaddrinfo(host, port, **options)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        try:
+            return super().run_in_executor(executor, func, *args)
+        except RuntimeError:  # the interpreter ends: no new threads
+            done: asyncio.Future[Any] = self.create_future()
+            try:
+                done.set_result(func(*args))
+            except Exception as error:
+                done.set_exception(error)
+            return done
 
 
 class _Spread:
@@ -247,7 +264,8 @@ class Sender:
         if isinstance(error, UnknownTopicOrPartitionError):
             problem = f"no topic {self._topic!r} (create it: attributary topics create)"
         elif isinstance(error, (KafkaConnectionError, NodeNotReadyError)):
-            problem = "no broker answers"
+            # aiokafka does not say why. This blocks, once per outage, a loop that waits anyway.
+            problem = self._refusal() or "no broker answers"
         else:
             problem = str(error) or type(error).__name__
         logger.warning(
@@ -256,6 +274,12 @@ class Sender:
             problem,
             self._outbox.max_rows,
         )
+
+    def _refusal(self) -> str | None:
+        try:
+            return refusal(self._connection, _PROBE_SECONDS)
+        except AttributaryError as error:  # a file has gone
+            return str(error)
 
 
 async def _leave(producer: AIOKafkaProducer) -> None:

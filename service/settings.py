@@ -13,9 +13,16 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -80,6 +87,7 @@ class Settings(BaseSettings):
         env_ignore_empty=True,
         extra="forbid",
         frozen=True,
+        hide_input_in_errors=True,
     )
 
     connection: Connection = Connection()
@@ -151,6 +159,7 @@ def load_settings(path: Path | None = None, overrides: Mapping[str, Any] | None 
     except ValidationError as error:
         raise ConfigurationError(_explain(error, in_file, in_environment, path)) from None
     addresses(settings.connection.bootstrap)
+    settings.connection.client_arguments()  # a file that cannot be used is said now
     return settings
 
 
@@ -158,7 +167,7 @@ def environment_variables() -> list[tuple[str, str, str]]:
     """Return (variable, default, description) of every setting, for help texts."""
     found = []
     for name, field in _leaves(Settings):
-        default = "" if name.startswith("topics.") else str(field.default)
+        default = "" if name.startswith("topics.") or field.default is None else str(field.default)
         found.append((_variable(name), default, field.description or ""))
     return found
 
@@ -175,7 +184,10 @@ def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any
 def _names() -> set[str]:
     """Return the names of all settings, and of their groups: one may be given whole, as JSON."""
     names = {name for name, _ in _leaves(Settings)}
-    return names | {name.partition(".")[0] for name in names}
+    for name in list(names):
+        while name := name.rpartition(".")[0]:
+            names.add(name)
+    return names
 
 
 def _paths(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -240,10 +252,11 @@ def _explain(
 ) -> str:
     """Say the problems in one line: the setting, where it came from, what it got, what it needs."""
     problems = []
+    showable = {name for name, field in _leaves(Settings) if not _private(name, field)}
     for problem in error.errors(include_url=False):
         name = ".".join(str(part) for part in problem["loc"])
         message = problem["msg"].removeprefix("Value error, ")
-        if not name:
+        if not name or message.startswith(f"{name}."):
             problems.append(message)
             continue
         origin = name
@@ -251,5 +264,14 @@ def _explain(
             origin = _variable(name)
         elif name in set(_paths(in_file)):
             origin = f"{path}: {name}"
-        problems.append(f"{origin}: {message[0].lower()}{message[1:]}, got {problem['input']!r}")
+        if message[1:2].islower():
+            message = message[0].lower() + message[1:]
+        # A group, or a setting that may hold a secret, is not repeated.
+        got = f", got {problem['input']!r}" if name in showable else ""
+        problems.append(f"{origin}: {message}{got}")
     return "; ".join(problems)
+
+
+def _private(name: str, field: Any) -> bool:
+    secret = SecretStr in (field.annotation, *get_args(field.annotation))
+    return secret or name == "connection.sasl.token_url"

@@ -40,16 +40,17 @@ def up(port: int, bootstrap: str | None, workers: int, metrics_port: int | None)
     """
     from contextlib import ExitStack
 
-    from attributary.service.embedded import EmbeddedBroker
+    from attributary.service.embedded import EmbeddedBroker, require_plain
     from attributary.service.global_options import GlobalOptions, current_settings
     from attributary.service.pipeline import Pipeline
 
     options = click.get_current_context().find_object(GlobalOptions) or GlobalOptions()
-    current_settings()  # what is wrong with them is said before anything starts
+    given = current_settings()  # what is wrong with them is said before anything starts
     with ExitStack() as stack:
         broker: EmbeddedBroker | None = None
         address = bootstrap or options.bootstrap
         if address is None:
+            require_plain(given.connection)
             broker = stack.enter_context(EmbeddedBroker(port))
             address = broker.bootstrap
         settings = current_settings({"connection": {"bootstrap": address}})

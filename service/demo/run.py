@@ -21,7 +21,7 @@ from attributary.service.demo.flights import flights
 from attributary.service.demo.report import report
 from attributary.service.demo.session import Outcome, Session
 from attributary.service.demo.small import small
-from attributary.service.embedded import EmbeddedBroker
+from attributary.service.embedded import EmbeddedBroker, require_plain
 from attributary.service.global_options import current_settings
 from attributary.service.registry import send_card
 from attributary.service.settings import Settings
@@ -62,6 +62,7 @@ def run_demo(options: DemoOptions) -> int:
 
     ConfigurationError and BrokerError say in one line why it did not come that far.
     """
+    require_plain(current_settings().connection)
     shown = console()
     broker = EmbeddedBroker()
     with contextlib.ExitStack() as stack:

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attributary.service import reach, tether
@@ -49,15 +50,23 @@ class KafkaBroker:
 
     kind = "kafka"
 
-    def __init__(self, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        settings: dict[str, str] | None = None,
+        *,
+        listeners: Mapping[str, tuple[str, int]] | None = None,
+        format_arguments: Sequence[str] = (),
+    ) -> None:
+        """``listeners``: more of them, as (security protocol, port) by name. ``format_arguments``: for the
+        tool that formats the storage."""
         self._folder = Path(tempfile.mkdtemp(prefix="attributary-kafka-"))
         self._port, self._controller = free_port(), free_port()
         self._properties = self._folder / "server.properties"
         self._log = self._folder / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._write_properties(settings or {})
-            self._format()
+            self._write_properties(settings or {}, listeners or {})
+            self._format(format_arguments)
         except BaseException:
             self.close()
             raise
@@ -95,10 +104,10 @@ class KafkaBroker:
         self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _format(self) -> None:
+    def _format(self, arguments: Sequence[str]) -> None:
         tool = self._java(
             "kafka.tools.StorageTool", "format",
-            "-t", str(uuid.uuid4()), "-c", str(self._properties),
+            "-t", str(uuid.uuid4()), "-c", str(self._properties), *arguments,
         )  # fmt: skip
         if tool.wait(_START_SECONDS) != 0:
             raise RuntimeError(f"Kafka's storage was not formatted:\n{self._log.read_text()}")
@@ -115,14 +124,21 @@ class KafkaBroker:
                 stderr=subprocess.STDOUT,
             )  # fmt: skip
 
-    def _write_properties(self, settings: dict[str, str]) -> None:
+    def _write_properties(
+        self, settings: dict[str, str], listeners: Mapping[str, tuple[str, int]]
+    ) -> None:
+        served = {"PLAINTEXT": ("PLAINTEXT", self._port), **listeners}
+        addresses = ",".join(f"{name}://{HOST}:{port}" for name, (_, port) in served.items())
+        protocols = ",".join(f"{name}:{protocol}" for name, (protocol, _) in served.items())
         values = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{HOST}:{self._controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{self._port},CONTROLLER://{HOST}:{self._controller}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self._port}",
+            "listeners": f"{addresses},CONTROLLER://{HOST}:{self._controller}",
+            "advertised.listeners": addresses,
+            "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self._folder / "data"),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
