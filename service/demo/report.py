@@ -69,8 +69,8 @@ def _comparison(found: Difference, first: WindowAttribution, console: Console) -
     kind = "" if first.window.kind == "lifetime" else f"{first.window.kind} window of "
     console.print(
         f"largest |streamed - batch| CIR {found.largest:.1e} over {found.scores:,} scores: "
-        f"{kind}{describe_window(first.window)}, {found.rows:,} rows"
+        f"{found.where}"
     )
-    console.print(f"  at {found.where}")
+    console.print(f"  {kind}{describe_window(first.window)}, {found.rows:,} rows")
     if found.rows != found.streamed_rows:
         console.print(f"  the stream had counted {found.streamed_rows:,} of them")
