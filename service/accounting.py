@@ -207,6 +207,11 @@ class AccountingReader:
         self._fold = ManifestFold()
         self._consumer: AIOKafkaConsumer | None = None
 
+    @property
+    def partition(self) -> int | None:
+        """The partition that is read; None as long as none is chosen."""
+        return None if self._partition is None else self._partition.partition
+
     async def __aenter__(self) -> AccountingReader:
         """Connect; BrokerError where the broker or a topic is missing."""
         self._sources, self._partitions = await self._find_partitions()
