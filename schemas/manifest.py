@@ -49,6 +49,10 @@ class Manifest(Message):
     upto: int = Field(description="Offset after the last one counted.")
     previous: int | None = Field(description="Block before this one, when this owner sealed it.")
     sealed: bool = Field(description="No later offset belongs to this block.")
+    acknowledged: int = Field(
+        default=0,
+        description="Every block before this offset was in the log before this was written.",
+    )
     end_offset: int = Field(description="The partition's end offset when this was written.")
     models: dict[str, ModelCount] = Field(default={})
 

@@ -30,7 +30,7 @@ from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.options import IngestOptions, MergeOptions
 
 TOPIC = "rows"
-PANE, WINDOW, LATENESS = 10_000, 20_000, 20_000
+PANE, WINDOW, LATENESS = 4_000, 4_000, 4_000
 FIRST = 1_700_000_000_000
 SKETCH_PARTITIONS = 2
 MODELS = ("a", "b")
@@ -68,16 +68,19 @@ class Source:
         self._width = width
         self._clock = FIRST + rng.randrange(5000)
         self._highest: dict[str, int] = {}
+        self._plain = False
         self._offset = rng.choice((0, 0, 5, 8))
 
-    def append(self, models: tuple[str, ...]) -> None:
-        """Write one record: rows of a model, or something that is none."""
+    def append(self, models: tuple[str, ...], *, plain: bool = False) -> None:
+        """Write one record: rows of a model, or something that is none. ``plain``: rows in time."""
         rng = self._rng
+        self._plain = plain
         self._clock += rng.choice((0, 1, 50, 300, 300, 2000))
         # An offset without a record, as a transaction's marker leaves it.
         self._offset += rng.random() < 0.03
         model = rng.choice(models)
-        value = self._garbage(model) if rng.random() < 0.12 else self._rows(model)
+        garbage = not plain and rng.random() < 0.12
+        value = self._garbage(model) if garbage else self._rows(model)
         self.records.append(Record(self._offset, self._clock, value, b"k"))
         self._offset += 1
 
@@ -142,14 +145,14 @@ class Source:
             }
             for time, (x0, x1, y) in rows
         ]
-        if rng.random() < 0.1:
+        if rng.random() < 0.1 and not self._plain:
             found.insert(rng.randint(0, len(found)), {"model": model, "outputs": 1})
             self._reject("", "wrong_type")
         return json.dumps(found if len(found) > 1 else found[0]).encode()
 
     def _row(self, model: str) -> tuple[int, tuple[float, float, float]]:
         rng = self._rng
-        behind = rng.choice((0,) * 12 + (500, 5_000, 15_000, 200_000))
+        behind = 0 if self._plain else rng.choice((0,) * 12 + (500, 3_000, 15_000, 200_000))
         time = self._clock - behind
         x0, x1 = rng.gauss(0, 1), rng.lognormvariate(0, 1)
         value = (x0, x1, x0 - 0.5 * x1 + rng.gauss(0, 1))
@@ -158,10 +161,9 @@ class Source:
         start = time // WINDOW * WINDOW
         counts = self._written.windows.setdefault((model, start), [0, 0])
         counts[0] += 1
-        # A partition that has shown no row of a model does not hold its watermark back.
-        highest = self._highest.get(model)
-        counts[1] += highest is not None and start + WINDOW + LATENESS > highest
-        self._highest[model] = max(self._highest.get(model, 0), time)
+        highest = self._highest.get(model, time)
+        counts[1] += start + WINDOW + LATENESS > highest
+        self._highest[model] = max(highest, time)
         return time, value
 
 
@@ -265,8 +267,6 @@ class Simulation:
         self.now = 0.0
         self.owners = [self.new_owner()]
         self._owner_of = dict.fromkeys(range(partitions), self.owners[0])
-        for partition in range(partitions):
-            self._assign(partition, self.owners[0])
         self.merger = Merger(self)
 
     def _card(self, model: str) -> ModelCard:
@@ -303,6 +303,7 @@ class Simulation:
 
     def run(self, steps: int = 45) -> None:
         """Let the schedule run, then drain it with one last owner."""
+        self._begin()
         actions = (
             (self.append, 9),
             (self.poll, 9),
@@ -427,6 +428,15 @@ class Simulation:
         merger.publish()
 
     # How it happens.
+
+    def _begin(self) -> None:
+        """Show every model on every partition once: before, a partition holds no watermark back."""
+        for partition, source in enumerate(self.sources):
+            for model in self.models:
+                source.append((model,), plain=True)
+            self._assign(partition, self.owners[0])
+            self._poll(self.owners[0], partition, 10)
+            self._flush(self.owners[0], partition, lost=False)
 
     def _assign(self, partition: int, owner: Owner) -> None:
         start = self.committed.get(partition, self._beginning(partition))

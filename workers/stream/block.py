@@ -183,7 +183,7 @@ class Block:
             final=self.finished,
         )
 
-    def manifest(self, partitions: int, end_offset: int) -> Manifest:
+    def manifest(self, partitions: int, acknowledged: int, end_offset: int) -> Manifest:
         """Return what the block's rows became so far."""
         return Manifest(
             topic=self.topic,
@@ -193,6 +193,7 @@ class Block:
             upto=self.upto,
             previous=self.previous,
             sealed=self.finished,
+            acknowledged=acknowledged,
             end_offset=end_offset,
             models={
                 name: ModelCount(

@@ -74,6 +74,8 @@ class PartitionIngest:
         self.partition = partition
         self._partitions = partitions
         self._position = position
+        # Earlier owners committed it, so all before it is acknowledged.
+        self._acknowledged = position
         self._catalogue = catalogue
         self._options = options
         self._blocks: deque[Block] = deque()
@@ -141,7 +143,10 @@ class PartitionIngest:
         return Flush(
             rejections=[rejection for block in self._blocks for rejection in block.rejections],
             sketches=sketches,
-            manifests=[block.manifest(self._partitions, end_offset) for block in self._blocks]
+            manifests=[
+                block.manifest(self._partitions, self._acknowledged, end_offset)
+                for block in self._blocks
+            ]
             or [self._heartbeat(end_offset)],
             commit=self._blocks[finished].first if self._blocks else None,
             accepted=accepted,
@@ -152,6 +157,8 @@ class PartitionIngest:
 
     def acknowledged(self, flush: Flush) -> None:
         """Forget what ``flush`` carried: the broker holds it now."""
+        if flush.commit is not None:
+            self._acknowledged = flush.commit
         for state, rows in flush.sent:
             state.sent = rows
         for block, count in flush.rejected:
@@ -168,6 +175,7 @@ class PartitionIngest:
             upto=self._position,
             previous=None,
             sealed=False,
+            acknowledged=self._acknowledged,
             end_offset=end_offset,
         )
 

@@ -9,10 +9,6 @@ from itertools import pairwise
 
 from attributary.schemas.manifest import Manifest
 
-# A block that still lacks its end, its sketches or its predecessor when this many later ones are sealed is
-# no longer waited for. It counts as soon as it is whole after all; until then it is a gap.
-_GRACE_BLOCKS = 2
-
 
 @dataclass
 class Totals:
@@ -29,6 +25,7 @@ class SourceLedger:
         self.first: int | None = None
         self.upto = 0
         self.end_offset = 0
+        self._acknowledged = 0
         self.event_time: dict[str, int] = {}
         self._moved_at: dict[str, int] = {}
         self._expected: set[str] = set()
@@ -37,17 +34,16 @@ class SourceLedger:
         #: Closed offsets, [start, end) in order; one span unless something is missing.
         self._spans: list[tuple[int, int]] = []
 
-    def add(self, manifest: Manifest, clock: int) -> bool:
-        """Take a manifest, of two for one block the one that covers more; False where that was known."""
+    def add(self, manifest: Manifest, clock: int) -> None:
+        """Take a manifest; of two for one block the one that covers more holds."""
         self.end_offset = max(self.end_offset, manifest.end_offset)
+        self._acknowledged = max(self._acknowledged, manifest.acknowledged)
         self.upto = max(self.upto, manifest.upto)
-        if manifest.upto == manifest.block:  # a heartbeat: no offset covered
-            return False
-        if self.is_closed(manifest.block):
-            return False
+        if manifest.upto == manifest.block or self.is_closed(manifest.block):
+            return  # a heartbeat, which covers no offset, or a repetition
         held = self._open.get(manifest.block)
         if held is not None and _coverage(held) > _coverage(manifest):
-            return False
+            return
         self._open[manifest.block] = manifest
         if self.first is None or manifest.block < self.first:
             self.first = manifest.block
@@ -57,10 +53,9 @@ class SourceLedger:
             before = None if held is None else held.models.get(name)
             if before is None or count.rows_accepted > before.rows_accepted:
                 self._moved_at[name] = clock
-        return True
 
     def reach(self, model: str, time: int | None) -> None:
-        """Note that the model's rows up to this event time are held."""
+        """Note that the model's rows up to this event time are held, and all rows before them."""
         if time is not None:
             self.event_time[model] = max(time, self.event_time.get(model, time))
 
@@ -68,19 +63,20 @@ class SourceLedger:
         """Say whether the block's books are closed; what comes again for it is a duplicate."""
         return any(start <= block < end for start, end in self._spans)
 
-    def closable(self) -> Iterator[tuple[Manifest, bool]]:
-        """Yield sealed blocks in order, and whether later ones need not wait for them."""
-        sealed = 0
-        blocks = sorted(self._open)
-        after = [0] * len(blocks)
-        for index in range(len(blocks) - 1, -1, -1):
-            after[index] = sealed
-            sealed += self._open[blocks[index]].sealed
-        for index, block in enumerate(blocks):
+    def in_order(self) -> Iterator[tuple[Manifest, bool]]:
+        """Yield open blocks in order, as far as nothing before them may still come.
+
+        With each: whether all of it must be in the log already, so that what it lacks is lost.
+        """
+        ends = {end for _, end in self._spans}
+        for block in sorted(self._open):
             manifest = self._open[block]
-            overdue = after[index] >= _GRACE_BLOCKS
-            if manifest.sealed and (overdue or self._follows(manifest)):
-                yield manifest, overdue
+            if block > self._acknowledged and block not in ends:
+                return
+            overdue = block < self._acknowledged
+            yield manifest, overdue
+            if manifest.sealed:
+                ends.add(manifest.upto)
             elif not overdue:
                 return
 
@@ -99,18 +95,25 @@ class SourceLedger:
                 spans.append((start, end))
         self._spans = spans
 
+    def drop_truncated(self) -> list[int]:
+        """Forget blocks that the log's retention has cut through, and return them.
+
+        An owner begins behind their start: it counts the rest of their rows again, in a block of its own.
+        What was before is a gap.
+        """
+        cut = [
+            block
+            for block, manifest in self._open.items()
+            if block < self._acknowledged < manifest.upto and not manifest.sealed
+        ]
+        for block in cut:
+            del self._open[block]
+        return cut
+
     @property
     def gap_offsets(self) -> int:
         """Offsets between closed blocks that no manifest covers, or whose sketches are missing."""
-        gap = sum(right[0] - left[1] for left, right in pairwise(self._spans))
-        if gap:
-            last = self._spans[-1][0]
-            gap -= sum(
-                open_.upto - block
-                for block, open_ in self._open.items()
-                if block < last and not open_.sealed and block > self._spans[0][0]
-            )
-        return max(0, gap)
+        return sum(right[0] - left[1] for left, right in pairwise(self._spans))
 
     def totals(self, model: str) -> Totals:
         """Return the model's rows over all blocks, open ones as far as they are known."""
@@ -134,13 +137,6 @@ class SourceLedger:
     def idle(self, model: str, clock: int, idle_ms: int) -> bool:
         """Say whether the partition is read to its end and has had no row of the model for a while."""
         return not self.behind and clock - self._moved_at.get(model, clock) >= idle_ms
-
-    def _follows(self, manifest: Manifest) -> bool:
-        """Say whether all before the block is closed, as far as anything is known of it."""
-        if any(end == manifest.block for _, end in self._spans):
-            return True
-        first = not self._spans or manifest.block < self._spans[0][0]
-        return first and manifest.previous is None
 
 
 def _coverage(manifest: Manifest) -> tuple[int, bool, int]:

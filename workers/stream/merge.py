@@ -59,11 +59,7 @@ class MergePartition:
         source = (manifest.topic, manifest.partition)
         ledger = self._sources.setdefault(source, SourceLedger())
         self._partitions[manifest.topic] = manifest.partitions
-        if ledger.add(manifest, clock):
-            # Event time counts as reached once the rows that reach it are held, not before.
-            for name, count in manifest.models.items():
-                if self._owns(name) and self._holds(source, manifest, name):
-                    ledger.reach(name, count.event_time)
+        ledger.add(manifest, clock)
         self._close_blocks(source, ledger)
         for name in manifest.models:
             if name in self._models:
@@ -143,16 +139,33 @@ class MergePartition:
         return merge.holds(source, manifest.block, count)
 
     def _close_blocks(self, source: SourceKey, ledger: SourceLedger) -> None:
-        for manifest, overdue in ledger.closable():
+        """Merge the blocks that are whole, in order, and note how far event time has come.
+
+        Event time counts as reached once the rows that reach it are held, and all before them: else the
+        others would seem late.
+        """
+        for block in ledger.drop_truncated():
+            for merge in self._models.values():
+                merge.forget(source, block)
+        grids_awaited = {(h.topic, h.partition, h.block) for h, _ in self._unknown}
+        lacking: set[str] = set()
+        in_order = True
+        for manifest, in_log in ledger.in_order():
+            lost = in_log and (*source, manifest.block) not in grids_awaited
             mine = [name for name in manifest.models if self._owns(name)]
-            if all(self._holds(source, manifest, name) for name in mine):
-                for name in mine:
-                    if name in self._models:
-                        self._models[name].close(source, manifest.block)
-                    ledger.reach(name, manifest.models[name].event_time)
+            held = {name for name in mine if self._holds(source, manifest, name)}
+            for name in mine:
+                count = manifest.models[name]
+                if name in held and not count.waiting and name not in lacking:
+                    ledger.reach(name, count.event_time)
+                elif not lost:
+                    lacking.add(name)
+            if in_order and manifest.sealed and len(held) == len(mine):
+                for name in held & self._models.keys():
+                    self._models[name].close(source, manifest.block)
                 ledger.close(manifest)
-            elif not overdue:
-                return
+            elif not lost:
+                in_order = False
 
     def _watermark(self, model: str) -> int | None:
         """Return how far event time has come on every partition that may still bring rows.

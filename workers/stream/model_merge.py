@@ -100,6 +100,11 @@ class ModelMerge:
             pane in held and held[pane].header.rows >= rows for pane, rows in count.accepted.items()
         )
 
+    def forget(self, source: SourceKey, block: int) -> None:
+        """Drop the sketches of a block that counts no more."""
+        self._outdated.take(source, block)
+        self._open.take(source, block)
+
     def close(self, source: SourceKey, block: int) -> None:
         """Merge the sketches of a block whose books are closed."""
         self._outdated.take(source, block)
