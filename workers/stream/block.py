@@ -99,6 +99,7 @@ class Block:
     first_timestamp: int
     previous: int | None
     upto: int
+    size: int = 0
     sealed: bool = False
     models: dict[str, ModelBlock] = field(default_factory=dict)
     rejections: list[Rejection] = field(default_factory=list)
@@ -114,11 +115,13 @@ class Block:
         return (
             record.offset // size == self.first // size
             and record.timestamp // span <= self.first_timestamp // span
+            and self.size < self.options.block_bytes
         )
 
     def add(self, record: Record) -> None:
         """Decode the record and stage its rows."""
         self.upto = record.offset + 1
+        self.size += len(record.value or b"")
         try:
             decoded = decode(record, self.options)
         except RejectedError as error:

@@ -11,7 +11,7 @@ Count = Annotated[int, Field(gt=0)]
 
 
 class IngestOptions(BaseModel):
-    """Rows to sketches. The first four decide what a block and its sketches are: set them alike
+    """Rows to sketches. The first five decide what a block and its sketches are: set them alike
     on every worker that reads one topic, or replays differ."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -19,6 +19,9 @@ class IngestOptions(BaseModel):
     block_offsets: Count = Field(default=8192, description="A block starts at every multiple.")
     block_seconds: Seconds = Field(
         default=600.0, description="A block also starts where the broker's clock enters a new one."
+    )
+    block_bytes: Count = Field(
+        default=8 * 2**20, description="A block also ends once its messages hold this much."
     )
     max_future_seconds: Seconds = Field(
         default=3600.0, description="Rows further ahead of the broker's clock are dead letters."
