@@ -221,6 +221,9 @@ def _from_baseline(baseline: Baseline, layout: Layout, number: int) -> Grid:
     try:
         x_edges = np.array(baseline.x_edges, dtype=np.float64)
         y_edges = np.array(baseline.y_edges, dtype=np.float64)
+        for edges in (x_edges, y_edges):
+            if not (edges.size and np.isfinite(edges).all()):
+                raise ValueError("a column has no edge, or one that is not finite")
         return Grid(
             number, x_edges, y_edges, midhinge_of_edges(x_edges), midhinge_of_edges(y_edges)
         )
