@@ -67,6 +67,8 @@ def dead_letter_record(rejection: Rejection, topics: Topics) -> Outgoing:
     if value is not None and len(value) > room:
         headers.append((TRUNCATED_HEADER, str(len(value)).encode()))
         value = value[:room]
+    if key is None and value is None:
+        key = b""  # aiokafka sends no record that has neither
     return Outgoing(topics.dead_letters, key, value, headers=headers)
 
 
