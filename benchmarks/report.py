@@ -16,7 +16,7 @@ of its own on the same rows in the same run, held to one thread as attributary i
 """
 
 
-#: Cores that others may keep busy while times still are what the code takes.
+#: Cores that others may keep busy without a remark.
 QUIET = 0.5
 
 
@@ -40,7 +40,7 @@ def document(suites: list[Suite], results: dict[str, Any]) -> str:
             made += " **Quick form: too few rows and repeats to rely on.**"
         # At its end the run itself keeps one core busy.
         if max(before, after - 1.0) > QUIET:
-            made += " **Other work kept the machine busy: times are too long, spreads wide.**"
+            made += " **Other work kept the machine busy: caches and cores were shared, times are longer.**"
         parts.append(f"## {suite.title}\n\n{made}\n\n{suite.section(kept['cases'])}\n")
     return "\n".join(parts)
 

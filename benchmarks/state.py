@@ -108,7 +108,7 @@ def operations(columns: int, outputs: int, options: Options) -> dict[str, Any]:
         "merge": lambda: window.add(received),
         "evaluate": window.evaluate,
     }
-    repeats = 4 * options.repeats
+    repeats = options.own_repeats
     found = {name: seconds(run, repeats, warm_ups=2) for name, run in timed.items()}
     return {
         "columns": columns,
@@ -177,8 +177,8 @@ def section(results: dict[str, Any]) -> str:
             "level, with the sums that the error of a group needs. A pair is one feature and one "
             "output; grid edges and references travel with the cells and are counted there.",
             table(head, lines),
-            "### What is done with a pane\n\nContinuous data, a pane that fills a block. No peer "
-            "has a counterpart to merge or evaluate.",
+            "### What is done with a pane\n\nContinuous data, a pane that fills a block; "
+            "processor time, median. No peer keeps windows of panes, so nothing stands beside it.",
             table(["operation", "features × outputs", "K", "ms", "spread"], work),
         ]
     )

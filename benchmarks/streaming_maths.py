@@ -76,13 +76,13 @@ def measure(columns: int, outputs: int, peers: tuple[str, ...], options: Options
     count = 2 * BATCH if options.quick else ROWS
     X, Y = rows(columns, outputs, count)
     timed = ours(X, Y)
-    found = {key: seconds(run, options.repeats) for key, run in timed.items()}
+    found = {key: seconds(run, options.own_repeats) for key, run in timed.items()}
     entries: list[dict[str, Any]] = []
     for peer in peers if options.peers else ():
         share = 0.1 if options.quick else 1.0
         entries += environments.measure(peer, X, Y, options.repeats, share)
     for key, run in timed.items():
-        found[key] += seconds(run, options.repeats)
+        found[key] += seconds(run, options.own_repeats)
     mine = [
         {"who": "attributary", "does": OURS[key], "key": key, "rows": count, "seconds": times}
         for key, times in found.items()
@@ -112,7 +112,8 @@ def section(results: dict[str, Any]) -> str:
     parts = [
         "One core, float64, plain numpy: nothing of attributary is compiled. Every call gets the "
         f"same rows, {ROWS:,} at most, in batches of {BATCH:,} unless it says otherwise; calls too "
-        "slow for that get the first of them. A value is one feature of one row. The time is the "
+        "slow for that get the first of them. A value is one feature of one row. The time is "
+        "processor time, of all threads, so that other work on the machine counts little: the "
         "median of the repeats, each from an empty state, after one that does not count; the "
         "spread is half the distance of the quartiles. `ours ÷ theirs` is how many times as many "
         "rows a second attributary takes with the entry that does the nearest job: the whole "
@@ -166,10 +167,12 @@ def _floors(results: list[dict[str, Any]]) -> str:
     def line(what: str, floor: float, found: float | None) -> list[str]:
         if found is None:
             return [what, number(floor), "not measured", ""]
-        return [what, number(floor), number(found), "yes" if found >= floor else "**no**"]
+        met = "yes" if found >= floor else "**no**"
+        return [what, number(floor), number(found), met if whole else "too few rows to say"]
 
     wide = next(r for r in results if (r["columns"], r["outputs"]) == (100, 1))
     values = 100 / per_row(wide["entries"][0])
+    whole = wide["entries"][0]["rows"] == ROWS
     lines = [
         line("million values/s, 100 features, 1 output", VALUES_FLOOR / 1e6, values / 1e6),
         *(

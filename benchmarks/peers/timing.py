@@ -14,16 +14,19 @@ BATCH = 1024
 
 
 def seconds(run: Callable[[], object], repeats: int, warm_ups: int = 1) -> list[float]:
-    """Return the wall time of each of ``repeats`` runs, after ``warm_ups`` that do not count."""
+    """Return the time of each of ``repeats`` runs, after ``warm_ups`` that do not count.
+
+    Processor time of all threads: what one core needs, whether or not others use it meanwhile.
+    """
     for _ in range(warm_ups):
         run()
     found = []
     for _ in range(repeats):
         gc.collect()
         gc.disable()
-        start = time.perf_counter()
+        start = time.process_time()
         run()
-        found.append(time.perf_counter() - start)
+        found.append(time.process_time() - start)
         gc.enable()
     return found
 
