@@ -68,9 +68,10 @@ def _windows(dataset: Dataset, outcome: Outcome) -> list[list[WindowAttribution]
 def _comparison(found: Difference, first: WindowAttribution, console: Console) -> None:
     kind = "" if first.window.kind == "lifetime" else f"{first.window.kind} window of "
     console.print(
-        f"largest |streamed - batch| CIR {found.largest:.1e} over {found.scores:,} scores: "
-        f"{found.where}"
+        f"largest |streamed - batch| CIR {found.largest:.1e} over {found.scores:,} scores\n"
+        f"  of {kind}{describe_window(first.window)}, {found.rows:,} rows\n"
+        f"  at {found.where}",
+        soft_wrap=True,
     )
-    console.print(f"  {kind}{describe_window(first.window)}, {found.rows:,} rows")
     if found.rows != found.streamed_rows:
         console.print(f"  the stream had counted {found.streamed_rows:,} of them")

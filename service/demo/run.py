@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import time
@@ -76,8 +77,9 @@ def run_demo(options: DemoOptions) -> int:
             settings = _settings(broker)
             asyncio.run(create_topics(settings.connection, settings.topics, settings.layout))
             workers.start(settings)
-        with _step(shown, f"loading {options.dataset} and training its model"), _interruptible():
-            seconds = _streaming_seconds(options)
+        seconds = _streaming_seconds(options)
+        loading = _step(shown, f"loading {options.dataset} and training its model")
+        with _interruptible(workers.supervisor), loading:
             dataset = _load(options, seconds)
         with _step(shown, "waiting for the workers"):
             if not workers.ready():
@@ -204,16 +206,21 @@ def _step(shown: Console, what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible(supervisor: Supervisor) -> Iterator[None]:
     """Let SIGINT and SIGTERM raise KeyboardInterrupt: for work that asks nobody whether to go on."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
+        supervisor.stopping.set()
         raise KeyboardInterrupt
 
+    # What is raised while a finaliser runs is lost: leave none to run.
+    gc.collect()
     earlier = {
         number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
+        if supervisor.stopping.is_set():  # it came just before
+            raise KeyboardInterrupt
         yield
     finally:
         for number, handler in earlier.items():

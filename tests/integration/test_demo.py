@@ -21,7 +21,7 @@ _GONE_SECONDS = 10.0
 _BOOKS = re.compile(
     r"rows published ([\d,]+) ([=≠]) accepted ([\d,]+) \+ rejected ([\d,]+)(: exact)?"
 )
-_LIFETIME = re.compile(r"CIR (\S+) over ([\d,]+) scores: all rows so far, ([\d,]+) rows")
+_LIFETIME = re.compile(r"CIR (\S+) over ([\d,]+) scores\n  of all rows so far, ([\d,]+) rows\n")
 _MARK = "DEMO_TEST_MARK"
 
 

@@ -155,11 +155,11 @@ def test_the_report_says_that_the_books_are_exact_and_how_far_the_scores_are_off
     assert exact
     assert "rows published 1,502 = accepted 1,500 + rejected 2: exact" in text
     assert "rejected, bad_time: 2" in text
-    largest = [float(value) for value in re.findall(r"batch\| CIR (\S+) over 12 scores: ", text)]
+    largest = [float(value) for value in re.findall(r"batch\| CIR (\S+) over 12 scores\n", text)]
     assert len(largest) == 2
     assert max(largest) < 1e-12
-    assert "\n  all rows so far, 1,500 rows\n" in text
-    assert "\n  tumbling window of 2 hours to 2026-01-01 12:00, 125 rows\n" in text
+    assert "\n  of all rows so far, 1,500 rows\n" in text
+    assert "\n  of tumbling window of 2 hours to 2026-01-01 12:00, 125 rows\n" in text
 
 
 def test_a_row_that_is_missing_in_the_books_makes_them_inexact(diabetes: Dataset) -> None:
