@@ -104,6 +104,8 @@ class PartitionIngest:
         """Return grids to propose: for models that wait, and for data that left its grid."""
         proposed, self._renewals = self._renewals, []
         for name, since in list(self._waiting_since.items()):
+            if self._catalogue.epoch(name) is not None:
+                continue  # known since the last count: a second one would start a new layout
             staged = staged_of(self._blocks, name)
             card = self._catalogue.card(name)
             enough = sum(entry.rows for entry in staged) >= self._options.grid_rows

@@ -1,8 +1,4 @@
-"""The shell around ingest: polls rows, flushes sketches, commits what is acknowledged.
-
-aiokafka returns no records while a rebalance is under way, and what it returns is taken in before anything
-else runs; one lock keeps flushes and rebalances apart. So a core never sees a record that is not its own.
-"""
+"""The shell around ingest: polls rows, flushes sketches, commits what is acknowledged."""
 
 from __future__ import annotations
 
@@ -10,10 +6,9 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Iterable
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, KafkaError
 from mode import Service
 
@@ -21,11 +16,11 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.decode import record_of
+from attributary.workers.stream.group_service import GroupService
 from attributary.workers.stream.ingest import Flush, PartitionIngest
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import IngestOptions
 from attributary.workers.stream.outgoing import Outgoing, flush_records
-from attributary.workers.stream.producer import AcknowledgedProducer
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +30,7 @@ _POLL_RECORDS = 4000
 _MOST_WAITING = 200_000
 
 
-class IngestService(Service, ConsumerRebalanceListener):
+class IngestService(GroupService):
     """Reads its share of the rows topic."""
 
     def __init__(
@@ -47,82 +42,49 @@ class IngestService(Service, ConsumerRebalanceListener):
         metrics: StreamMetrics,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(connection, topics.rows, f"{topics.rows}-ingest", options, **kwargs)
         self._topics = topics
         self._options = options
         self._catalogue = catalogue
         self._metrics = metrics
-        self._producer = AcknowledgedProducer(connection)
-        self._consumer = AIOKafkaConsumer(
-            **connection.client_arguments(),
-            group_id=f"{topics.rows}-ingest",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            session_timeout_ms=10_000,
-            heartbeat_interval_ms=1_000,
-            fetch_max_bytes=16 * 2**20,
-            max_partition_fetch_bytes=8 * 2**20,
-        )
         self._cores: dict[TopicPartition, PartitionIngest] = {}
-        self._lock = asyncio.Lock()
         self._sketch_partitions = 1
         self._catalogue_version = -1
         self._proposed_at: dict[tuple[str, int], float] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
 
-    async def on_start(self) -> None:
-        """Connect and join the group."""
-        await self._producer.start()
-        self._sketch_partitions = await self._producer.partitions(self._topics.sketches)
-        await self._consumer.start()
-        self._consumer.subscribe([self._topics.rows], listener=self)
+    async def take_over(self, partitions: list[TopicPartition]) -> None:
+        """Start at the committed offset: the start of an open block."""
+        self._sketch_partitions = await self.producer.partitions(self._topics.sketches)
+        beginnings = await self.consumer.beginning_offsets(partitions)
+        self._ends.update(await self.consumer.end_offsets(partitions))
+        for partition in partitions:
+            committed = await self.consumer.committed(partition)
+            start = max(committed or 0, beginnings[partition])
+            self.consumer.seek(partition, start)
+            self._cores[partition] = PartitionIngest(
+                partition.topic,
+                partition.partition,
+                start,
+                self._catalogue,
+                self._options,
+                partitions=await self.producer.partitions(partition.topic),
+            )
 
-    async def on_stop(self) -> None:
-        """Send and commit what is counted, then leave the group."""
-        async with self._lock:
-            try:
-                await self._flush()
-            except KafkaError as error:
-                _log.warning("stopped without a flush (its rows are read again): %s", error)
-        await self._consumer.stop()
-        await self._producer.stop()
+    async def hand_over(self, partitions: list[TopicPartition]) -> None:
+        """Send what is counted, commit, forget."""
+        await self.finish()
+        for partition in partitions:
+            self._cores.pop(partition, None)
+            self._committed.pop(partition, None)
 
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Hand over: send what is counted, commit, forget."""
-        async with self._lock:
-            try:
-                await self._flush()
-            except KafkaError as error:
-                _log.warning("hand-over without a flush (its rows are read again): %s", error)
-            for partition in revoked:
-                self._cores.pop(partition, None)
-                self._committed.pop(partition, None)
-
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Take over from the committed offset: the start of an open block."""
-        partitions = list(assigned)
-        # The assignment is visible already: without this, a poll could run ahead of the seek.
-        self._consumer.pause(*partitions)
-        async with self._lock:
-            beginnings = await self._consumer.beginning_offsets(partitions)
-            self._ends.update(await self._consumer.end_offsets(partitions))
-            for partition in partitions:
-                committed = await self._consumer.committed(partition)
-                start = max(committed or 0, beginnings[partition])
-                self._consumer.seek(partition, start)
-                self._cores[partition] = PartitionIngest(
-                    partition.topic,
-                    partition.partition,
-                    start,
-                    self._catalogue,
-                    self._options,
-                    partitions=await self._producer.partitions(partition.topic),
-                )
-        self._consumer.resume(*partitions)
-        _log.info(
-            "reads %s", ", ".join(f"{p.topic}/{p.partition}" for p in partitions) or "nothing"
-        )
+    async def finish(self) -> None:
+        """Send and commit what is counted."""
+        try:
+            await self._flush()
+        except KafkaError as error:
+            _log.warning("ended without a flush (its rows are read again): %s", error)
 
     @Service.task
     async def _read(self) -> None:
@@ -138,7 +100,7 @@ class IngestService(Service, ConsumerRebalanceListener):
                 flushed = time.monotonic()
 
     async def _poll(self) -> None:
-        batches = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_POLL_RECORDS)
+        batches = await self.consumer.getmany(timeout_ms=_POLL_MS, max_records=_POLL_RECORDS)
         # Nothing below waits: a rebalance cannot come between the poll and the cores.
         now = time.monotonic()
         for partition, records in batches.items():
@@ -147,8 +109,9 @@ class IngestService(Service, ConsumerRebalanceListener):
                 continue
             core.add([record_of(record) for record in records], now)
             read = records[-1].offset + 1
-            self._ends[partition] = max(self._consumer.highwater(partition) or 0, read)
-            self._metrics.lag.labels(*partition).set(self._ends[partition] - read)
+            self._metrics.lag.labels(*partition).set(
+                max(0, (self.consumer.highwater(partition) or 0) - read)
+            )
             self._metrics.messages.inc(len(records))
             self._metrics.message_bytes.inc(sum(len(record.value or b"") for record in records))
 
@@ -170,7 +133,7 @@ class IngestService(Service, ConsumerRebalanceListener):
                 proposals.append(Outgoing(self._topics.grids, key, grid.to_bytes()))
         if proposals:
             try:
-                await self._producer.send(proposals)
+                await self.producer.send(proposals)
             except KafkaError as error:
                 _log.warning("a grid could not be proposed, tried again soon: %s", error)
 
@@ -178,7 +141,7 @@ class IngestService(Service, ConsumerRebalanceListener):
         wait = 0.1
         while not self.should_stop:
             try:
-                async with self._lock:
+                async with self.lock:
                     await self._flush()
             except KafkaError as error:
                 _log.warning("a flush was not acknowledged, tried again in %.1f s: %s", wait, error)
@@ -189,12 +152,16 @@ class IngestService(Service, ConsumerRebalanceListener):
 
     async def _flush(self) -> None:
         started = time.monotonic()
+        # Where the partitions end now, not where they ended when they were last read: merge must know
+        # that rows are on their way before it hears how far the other partitions have come.
+        if self._cores:
+            self._ends.update(await self.consumer.end_offsets(list(self._cores)))
         flushes = {
             partition: core.flush(self._ends.get(partition, 0))
             for partition, core in self._cores.items()
         }
         for flush in flushes.values():
-            await self._producer.send(flush_records(flush, self._topics, self._sketch_partitions))
+            await self.producer.send(flush_records(flush, self._topics, self._sketch_partitions))
         commits: dict[TopicPartition, int] = {}
         for partition, flush in flushes.items():
             self._cores[partition].acknowledged(flush)
@@ -203,7 +170,7 @@ class IngestService(Service, ConsumerRebalanceListener):
                 commits[partition] = flush.commit
         if commits:
             try:
-                await self._consumer.commit(commits)
+                await self.consumer.commit(commits)
                 self._committed.update(commits)
             except CommitFailedError as error:
                 _log.info("not committed, the partitions have moved: %s", error)

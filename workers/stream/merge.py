@@ -40,6 +40,8 @@ class MergePartition:
         self._owns = owns
         self._sources: dict[SourceKey, SourceLedger] = {}
         self._partitions: dict[str, int] = {}
+        #: When a model was first heard of.
+        self._began: dict[str, int] = {}
         self._models: dict[str, ModelMerge] = {}
         self._cards: dict[str, ModelCard] = {}
         self._drift: dict[str, DriftBook] = {}
@@ -58,6 +60,8 @@ class MergePartition:
         self._clock = max(self._clock, clock)
         source = (manifest.topic, manifest.partition)
         ledger = self._sources.setdefault(source, SourceLedger())
+        for name in manifest.models:
+            self._began.setdefault(name, clock)
         self._partitions[manifest.topic] = manifest.partitions
         ledger.add(manifest, clock)
         self._close_blocks(source, ledger)
@@ -170,9 +174,11 @@ class MergePartition:
     def _watermark(self, model: str) -> int | None:
         """Return how far event time has come on every partition that may still bring rows.
 
-        None while that is not known: a partition has not reported, or is behind and has shown no row
-        of the model yet. Without any active partition, the farthest event time.
+        None while that is not known: a partition has not reported, or has shown no row of the model
+        yet and is behind or has not been waited for long enough: its rows may be on their way, older
+        than what the others brought. Without any active partition, the farthest event time.
         """
+        waited = self._clock - self._began.get(model, self._clock)
         active: list[int] = []
         reached: list[int] = []
         for topic, ledgers in self._by_topic().items():
@@ -184,7 +190,7 @@ class MergePartition:
                     reached.append(time)
                     if not ledger.idle(model, self._clock, self._idle_ms):
                         active.append(time)
-                elif ledger.expects(model):
+                elif ledger.expects(model) or waited < self._idle_ms:
                     return None
         return min(active) if active else max(reached, default=None)
 

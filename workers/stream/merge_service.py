@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from mode import Service
 
@@ -22,11 +21,11 @@ from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.ends import CatchUp
 from attributary.workers.stream.gauges import ModelGauges
+from attributary.workers.stream.group_service import GroupService
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import MergeOptions
 from attributary.workers.stream.outgoing import Outgoing, result_record, sketch_partition
-from attributary.workers.stream.producer import AcknowledgedProducer
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ _POLL_MS = 200
 _POLL_RECORDS = 500
 
 
-class MergeService(Service, ConsumerRebalanceListener):
+class MergeService(GroupService):
     """Reads its share of the sketches topic and publishes attributions and drift."""
 
     def __init__(
@@ -46,69 +45,42 @@ class MergeService(Service, ConsumerRebalanceListener):
         metrics: StreamMetrics,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(connection, topics.sketches, f"{topics.sketches}-merge", options, **kwargs)
         self._topics = topics
         self._options = options
         self._catalogue = catalogue
         self._metrics = metrics
-        self._producer = AcknowledgedProducer(connection)
-        self._consumer = AIOKafkaConsumer(
-            **connection.client_arguments(),
-            group_id=f"{topics.sketches}-merge",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            session_timeout_ms=10_000,
-            heartbeat_interval_ms=1_000,
-            fetch_max_bytes=32 * 2**20,
-            max_partition_fetch_bytes=16 * 2**20,
-        )
         self._gauges = ModelGauges(metrics, options.exported_features)
         self._cores: dict[TopicPartition, MergePartition] = {}
         self._catching_up: dict[TopicPartition, CatchUp] = {}
         self._unsent: list[Outgoing] = []
-        self._lock = asyncio.Lock()
 
-    async def on_start(self) -> None:
-        """Connect and join the group."""
-        await self._producer.start()
-        await self._consumer.start()
-        self._consumer.subscribe([self._topics.sketches], listener=self)
-
-    async def on_stop(self) -> None:
-        """Publish what has changed, and leave the group."""
-        async with self._lock:
-            await self._publish()
-        await self._consumer.stop()
-        await self._producer.stop()
-
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Forget the partitions; their next owner reads the same log."""
-        async with self._lock:
-            for partition in revoked:
-                self._cores.pop(partition, None)
-                self._catching_up.pop(partition, None)
-            self._gauges.forget()
-
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+    async def take_over(self, partitions: list[TopicPartition]) -> None:
         """Read the partitions from their beginning."""
-        partitions = list(assigned)
-        # The assignment is visible already: without this, a poll could run ahead of the seek.
-        self._consumer.pause(*partitions)
-        async with self._lock:
-            await self._begin(partitions)
-        self._consumer.resume(*partitions)
+        await self._begin(partitions)
+
+    async def hand_over(self, partitions: list[TopicPartition]) -> None:
+        """Forget the partitions; their next owner reads the same log."""
+        for partition in partitions:
+            self._cores.pop(partition, None)
+            self._catching_up.pop(partition, None)
+        self._gauges.forget()
+
+    async def finish(self) -> None:
+        """Publish what has changed."""
+        await self._publish()
 
     async def _begin(self, partitions: list[TopicPartition]) -> None:
         if not partitions:
             return
-        beginnings = await self._consumer.beginning_offsets(partitions)
-        count = await self._producer.partitions(self._topics.sketches)
+        beginnings = await self.consumer.beginning_offsets(partitions)
+        count = await self.producer.partitions(self._topics.sketches)
         for partition in partitions:
-            self._consumer.seek(partition, beginnings[partition])
+            self.consumer.seek(partition, beginnings[partition])
             self._cores[partition] = MergePartition(
                 self._catalogue, self._options, _owner(partition.partition, count)
             )
-            self._catching_up[partition] = CatchUp(self._consumer, [partition])
+            self._catching_up[partition] = CatchUp(self.consumer, [partition])
 
     @Service.task
     async def _read(self) -> None:
@@ -117,11 +89,11 @@ class MergeService(Service, ConsumerRebalanceListener):
             await self._poll(_POLL_MS)
             if time.monotonic() - published >= self._options.publish_seconds:
                 published = time.monotonic()
-                async with self._lock:
+                async with self.lock:
                     await self._publish()
 
     async def _poll(self, timeout_ms: int) -> None:
-        batches = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=_POLL_RECORDS)
+        batches = await self.consumer.getmany(timeout_ms=timeout_ms, max_records=_POLL_RECORDS)
         # Nothing below waits: a rebalance cannot come between the poll and the cores.
         for partition, records in batches.items():
             core = self._cores.get(partition)
@@ -162,7 +134,7 @@ class MergeService(Service, ConsumerRebalanceListener):
             self._unsent += [result_record(message, self._topics) for message in messages]
             self._export(core, messages)
         try:
-            await self._producer.send(self._unsent)
+            await self.producer.send(self._unsent)
             self._unsent = []
         except KafkaError as error:
             _log.warning("results were not acknowledged, tried again soon: %s", error)

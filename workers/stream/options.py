@@ -10,11 +10,19 @@ Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 
 
-class IngestOptions(BaseModel):
-    """Rows to sketches. The first five decide what a block and its sketches are: set them alike
-    on every worker that reads one topic, or replays differ."""
+class GroupOptions(BaseModel):
+    """What every worker in a consumer group has."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    session_seconds: Annotated[float, Field(ge=6, le=300)] = Field(
+        default=10.0, description="A worker that is silent this long loses its partitions."
+    )
+
+
+class IngestOptions(GroupOptions):
+    """Rows to sketches. The first five decide what a block and its sketches are: set them alike
+    on every worker that reads one topic, or replays differ."""
 
     block_offsets: Count = Field(default=8192, description="A block starts at every multiple.")
     block_seconds: Seconds = Field(
@@ -46,10 +54,8 @@ class IngestOptions(BaseModel):
     max_message_rows: Count = 100_000
 
 
-class MergeOptions(BaseModel):
+class MergeOptions(GroupOptions):
     """Sketches to attributions."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     publish_seconds: Seconds = Field(default=1.0, description="How often results are published.")
     idle_seconds: Seconds = Field(

@@ -69,7 +69,8 @@ class AcknowledgedProducer:
         waiting = [
             await self._producer.send(
                 record.topic,
-                record.value,
+                # aiokafka refuses a record of nothing at all, which others may have written.
+                b"" if record.value is None and record.key is None else record.value,
                 record.key,
                 record.partition,
                 headers=list(record.headers),

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import faust
 from faust.app.base import BootStrategy
@@ -21,6 +21,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.errors import AttributaryError, BrokerError, ConfigurationError
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.control import ControlReader
+from attributary.workers.stream.group_service import GroupService
 from attributary.workers.stream.ingest_service import IngestService
 from attributary.workers.stream.merge_service import MergeService
 from attributary.workers.stream.metrics import StreamMetrics
@@ -82,33 +83,41 @@ async def _run(
         loop=loop,
     )
     control = ControlReader(connection, topics, loop=loop)
-    services: list[Service] = [control]
+    groups: list[GroupService] = []
     if "ingest" in roles:
-        services.append(
+        groups.append(
             IngestService(connection, topics, ingest, control.catalogue, metrics, loop=loop)
         )
     if "merge" in roles:
-        services.append(
+        groups.append(
             MergeService(connection, topics, merge, control.catalogue, metrics, loop=loop)
         )
+    services: list[Service] = [control, *groups]
     try:
         await app.start()
         for service in services:
             await app.add_runtime_dependency(service)
-        on_ready()
-        await _until_stopped(stop, [app, *services])
+        ended = [stop.wait, *(service._crashed.wait for service in [app, *services])]
+        for group in groups:
+            await _first(group.joined.wait(), *(event() for event in ended))
+        if all(group.joined.is_set() for group in groups):
+            on_ready()
+        await _first(*(event() for event in ended))
+        _raise_crash([app, *services])
     finally:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(_stop_all(app, services), _STOP_SECONDS)
 
 
-async def _until_stopped(stop: asyncio.Event, services: list[Service]) -> None:
-    """Return on a signal; raise what crashed a service."""
-    events = [stop.wait(), *(service._crashed.wait() for service in services)]
+async def _first(*events: Awaitable[object]) -> None:
+    """Return with the first of the events, and drop the others."""
     waiting = [asyncio.ensure_future(event) for event in events]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:
         task.cancel()
+
+
+def _raise_crash(services: list[Service]) -> None:
     for service in services:
         if (reason := service.crash_reason) is not None:
             raise (
@@ -120,5 +129,6 @@ async def _until_stopped(stop: asyncio.Event, services: list[Service]) -> None:
 
 async def _stop_all(app: faust.App, services: list[Service]) -> None:
     for service in reversed(services):
-        await service.stop()
+        if service.started:
+            await service.stop()
     await app.stop()
