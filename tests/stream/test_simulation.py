@@ -39,7 +39,9 @@ def _check_other_readers(simulation: Simulation) -> None:
     fresh, after_compaction = Merger(simulation), Merger(simulation)
     simulation.catch_up(fresh)
     simulation.catch_up(after_compaction, [compacted(log) for log in simulation.sketches])
-    simulation.check(mergers=[fresh, after_compaction])
+    simulation.check(mergers=[fresh])
+    # Compaction moves records behind later ones, so that rows may look late: they are in the lifetime.
+    simulation.check(mergers=[after_compaction], windows=False)
     if not simulation.learn:
         for key, bodies in simulation.final_sketches():
             assert len(bodies) == 1, f"{key!r} is not the same whoever computes it"

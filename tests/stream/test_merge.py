@@ -1,0 +1,541 @@
+"""Sketches to windows: exact counts whatever comes when, lateness, watermarks, cards that change."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from streams import NOW, card, record
+
+from attributary.schemas.attribution import WindowAttribution, WindowDrift
+from attributary.schemas.card import Decayed, Feature, Hopping, Lifetime, ModelCard, Tumbling
+from attributary.schemas.manifest import Manifest
+from attributary.schemas.sketch import SketchHeader
+from attributary.workers.maths.cir import cir
+from attributary.workers.stream.catalogue import ControlCatalogue
+from attributary.workers.stream.decode import Record
+from attributary.workers.stream.ingest import PartitionIngest
+from attributary.workers.stream.merge import MergePartition
+from attributary.workers.stream.options import IngestOptions, MergeOptions
+
+START = NOW // 60_000 * 60_000
+WINDOWS = [Tumbling(seconds=20), Lifetime()]
+# What a message says of the moment it was published at; its revision, which counts its rows, is compared.
+_MOMENT = {"computed_at": True, "watermark": True, "accounting": True, "window": {"end"}}
+Part = Manifest | tuple[SketchHeader, bytes]
+
+
+def the_card(**fields: Any) -> ModelCard:
+    fields = {"windows": WINDOWS, "allowed_lateness_seconds": 10.0, **fields}
+    return card("a", "b", **fields)
+
+
+class Stream:
+    """Source partitions that make real sketches; ``log`` is what the sketches topic would hold."""
+
+    def __init__(self, of: ModelCard | None = None, partitions: int = 1, size: int = 16) -> None:
+        self.catalogue = ControlCatalogue()
+        self.card = of or the_card()
+        self.catalogue.add_card(b"m", self.card.to_bytes())
+        self.options = IngestOptions(block_offsets=size, grid_rows=40, grid_wait_seconds=1)
+        self._partitions = partitions
+        self.log: list[Part] = []
+        self.rows: list[tuple[float, float, float]] = []
+        self._rng = np.random.default_rng(partitions)
+        self._offsets = [0] * partitions
+        self.cores = [self._core(p) for p in range(partitions)]
+
+    def _core(self, partition: int, position: int = 0) -> PartitionIngest:
+        return PartitionIngest(
+            "rows",
+            partition,
+            position,
+            self.catalogue,
+            self.options,
+            partitions=self._partitions,
+        )
+
+    def again(self, partition: int, position: int) -> None:
+        """A new owner takes over."""
+        self.cores[partition] = self._core(partition, position)
+        self._offsets[partition] = position
+
+    def row(self, partition: int, seconds: float, rows: int = 1, model: str = "m") -> None:
+        """Count rows of an event time, in one message."""
+        found = []
+        for _ in range(rows):
+            a, b = self._rng.standard_normal(2).tolist()
+            y = a - b + float(self._rng.standard_normal())
+            self.rows.append((a, b, y))
+            found.append(
+                {
+                    "model": model,
+                    "features": {"a": a, "b": b},
+                    "outputs": [y],
+                    "time": START / 1000 + seconds,
+                }
+            )
+        self.add(partition, json.dumps(found).encode())
+
+    def add(self, partition: int, value: bytes) -> None:
+        """Count a message."""
+        offset = self._offsets[partition]
+        self._offsets[partition] += 1
+        taken: Record = record(value, offset, timestamp=START)
+        self.cores[partition].add([taken], now=0.0)
+
+    def flush(self, *partitions: int) -> list[Part]:
+        """Flush partitions (none: all) and return what they send."""
+        sent: list[Part] = []
+        for partition in partitions or range(self._partitions):
+            core = self.cores[partition]
+            for proposal in core.proposals(now=1e6):
+                self.catalogue.add_grid(proposal.to_bytes())
+            core.count(now=1e6)
+            flush = core.flush(self._offsets[partition])
+            sent += [*flush.sketches, *flush.manifests]
+            core.acknowledged(flush)
+        self.log += sent
+        return sent
+
+    def merge(self, **options: Any) -> MergePartition:
+        """Return a merge that has read nothing."""
+        return MergePartition(
+            self.catalogue, MergeOptions(idle_seconds=options.pop("idle", 1e6), **options)
+        )
+
+
+def feed(merge: MergePartition, parts: Iterable[Part], clock: int = START) -> None:
+    for part in parts:
+        if isinstance(part, Manifest):
+            merge.add_manifest(part, clock)
+        else:
+            merge.add_sketch(*part, clock)
+
+
+def windows(merge: MergePartition, kind: str | None = None) -> dict[Any, WindowAttribution]:
+    """Publish, and return the attributions by the seconds that their window starts at."""
+    found = {}
+    for message in merge.publish(now=1):
+        if isinstance(message, WindowAttribution) and kind in (None, message.window.kind):
+            name = message.window.kind
+            if name in ("tumbling", "hopping"):
+                found[(message.window.start - START) // 1000] = message
+            else:
+                found[name] = message
+    return found
+
+
+def rows_of(found: dict[Any, WindowAttribution]) -> dict[Any, int]:
+    return {name: message.accounting.rows for name, message in found.items()}
+
+
+def test_windows_close_with_the_watermark_and_the_lifetime_goes_on() -> None:
+    stream = Stream()
+    merge = stream.merge()
+    for second in range(0, 25, 5):
+        stream.row(0, second, rows=3)
+    feed(merge, stream.flush())
+    found = windows(merge)
+    assert rows_of(found) == {0: 12, "lifetime": 15}
+    assert found[0].final
+    assert not found["lifetime"].final
+    assert found["lifetime"].window.start == START
+    assert windows(merge) == {}  # nothing new
+    stream.row(0, 30)
+    feed(merge, stream.flush())
+    assert rows_of(windows(merge)) == {"lifetime": 16}
+    stream.row(0, 45)
+    feed(merge, stream.flush())
+    assert rows_of(windows(merge)) == {20: 4, "lifetime": 17}
+
+
+def test_scores_are_those_of_the_batch() -> None:
+    stream = Stream(partitions=2, size=64)
+    merge = stream.merge()
+    for index in range(100):
+        stream.row(index % 2, index * 0.1, rows=30)
+        if index % 17 == 0:
+            feed(merge, stream.flush())
+            windows(merge)
+    feed(merge, stream.flush())
+    message = windows(merge)["lifetime"]
+    rows = np.array(stream.rows)
+    batch = cir(rows[:, :2], rows[:, 2:])
+    for index, name in enumerate("ab"):
+        feature = next(f for f in message.features if f.name == name)
+        assert feature.score == pytest.approx(batch.score[0, index], abs=1e-3)
+        assert feature.stderr == pytest.approx(batch.stderr[0, index], rel=0.02)
+        assert feature.missing == 0
+
+
+def test_late_rows_revise_a_window_within_the_allowed_lateness_and_then_only_the_lifetime() -> None:
+    stream = Stream()
+    merge = stream.merge()
+    stream.row(0, 5, rows=2)
+    stream.row(0, 25)
+    feed(merge, stream.flush())
+    assert rows_of(windows(merge)) == {0: 2, "lifetime": 3}
+    stream.row(0, 6)  # the watermark stands at 25, the window's end and lateness at 30
+    feed(merge, stream.flush())
+    found = windows(merge)
+    assert rows_of(found) == {0: 3, "lifetime": 4}
+    assert found[0].revision == 3
+    stream.row(0, 31)
+    feed(merge, stream.flush())
+    windows(merge)
+    stream.row(0, 7)
+    feed(merge, stream.flush())
+    assert rows_of(windows(merge)) == {"lifetime": 6}
+    for second in range(40, 60):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    assert windows(merge)["lifetime"].accounting.rows_late == 1
+
+
+def test_windows_that_the_watermark_passes_inside_one_block_are_published() -> None:
+    """A backlog is read faster than it is published: hours of event time in one open block."""
+    stream = Stream(size=1000)
+    merge = stream.merge()
+    for second in range(0, 400, 5):
+        stream.row(0, second)
+        if second % 100 == 95:
+            feed(merge, stream.flush())
+    found = rows_of(windows(merge, "tumbling"))
+    assert found == {start: 4 for start in range(0, 380, 20)}  # noqa: C420
+
+
+def test_results_do_not_depend_on_when_merge_publishes() -> None:
+    stream = Stream(partitions=2)
+    rng = random.Random(3)
+    for index in range(120):
+        stream.row(index % 2, index + rng.choice([0, 0, 0, -15, -60]), rows=2)
+        if rng.random() < 0.3:
+            stream.flush(rng.randrange(2))
+    stream.flush()
+
+    def final(publish: Callable[[int], bool]) -> dict[Any, Any]:
+        merge = stream.merge()
+        newest: dict[Any, Any] = {}
+        for index, part in enumerate(stream.log):
+            feed(merge, [part])
+            if publish(index):
+                newest.update(windows(merge))
+        newest.update(windows(merge))
+        return {name: message.model_dump_json(exclude=_MOMENT) for name, message in newest.items()}
+
+    at_the_end = final(lambda index: False)
+    assert len(at_the_end) > 5
+    assert final(lambda index: True) == at_the_end
+    assert final(lambda index: index % 7 == 3) == at_the_end
+    assert final(lambda index: rng.random() < 0.1) == at_the_end
+
+
+def _interleavings(log: Sequence[Part], seed: int) -> list[Part]:
+    """Return the same records with the sources' turns shuffled; each source keeps its order."""
+    rng = random.Random(seed)
+    queues: dict[int, list[Part]] = {}
+    for part in log:
+        source = part.partition if isinstance(part, Manifest) else part[0].partition
+        queues.setdefault(source, []).append(part)
+    found = []
+    while queues:
+        source = rng.choice(sorted(queues))
+        found.append(queues[source].pop(0))
+        if not queues[source]:
+            del queues[source]
+    return found
+
+
+def test_results_are_bit_identical_whatever_the_turns_of_the_sources_and_after_restarts() -> None:
+    of = the_card(
+        windows=[
+            Tumbling(seconds=20),
+            Hopping(seconds=40, hop_seconds=10),
+            Lifetime(),
+            Decayed(half_life_seconds=30),
+        ],
+        samples=5,
+    )
+    stream = Stream(of, partitions=3)
+    rng = random.Random(1)
+    for index in range(150):
+        stream.row(index % 3, index / 2 - rng.random(), rows=rng.choice([1, 5]))
+        if rng.random() < 0.2:
+            stream.flush(rng.randrange(3))
+    stream.flush()
+    results = []
+    for seed in range(4):
+        log = _interleavings(stream.log, seed)
+        merge = stream.merge()
+        newest: dict[Any, str] = {}
+        restart = rng.randrange(len(log))
+        for index, part in enumerate(log):
+            feed(merge, [part])
+            if index == restart:
+                merge = stream.merge()
+                feed(merge, log[: index + 1])
+            if rng.random() < 0.05 * seed or index == len(log) - 1:
+                for message in merge.publish(now=index):
+                    if isinstance(message, WindowAttribution):
+                        window = message.window
+                        at = window.start if message.final else None
+                        newest[window.kind, at] = message.model_dump_json(exclude=_MOMENT)
+        results.append(newest)
+        last = merge.publish(now=0)
+        assert list(last) == []
+    assert {kind for kind, _ in results[0]} == {"tumbling", "hopping", "lifetime", "decayed"}
+    assert results[1:] == results[:1] * 3
+
+
+def test_a_sketch_whose_grid_is_not_known_yet_waits_and_so_does_its_block() -> None:
+    stream = Stream()
+    for second in range(20):
+        stream.row(0, second)
+    stream.flush()
+    behind = ControlCatalogue()
+    behind.add_card(b"m", stream.card.to_bytes())
+    merge = MergePartition(behind, MergeOptions())
+    feed(merge, stream.log)
+    assert windows(merge) == {}
+    record_ = stream.catalogue.epoch("m")
+    assert record_ is not None
+    behind.add_grid(record_.record.to_bytes())
+    assert rows_of(windows(merge))["lifetime"] == 20
+
+
+def test_a_block_does_not_close_before_all_models_of_the_partition_are_there() -> None:
+    stream = Stream()
+    for second in range(17):
+        stream.row(0, second)
+    sent = stream.flush()
+    sketches = [part for part in sent if not isinstance(part, Manifest)]
+    manifests = [part for part in sent if isinstance(part, Manifest)]
+    merge = stream.merge()
+    feed(merge, manifests)  # the sketches were lost, and come with the next flush
+    assert windows(merge) == {}
+    feed(merge, sketches)
+    found = windows(merge)["lifetime"]
+    assert (found.accounting.rows, found.accounting.duplicates) == (17, 0)
+    other = MergePartition(stream.catalogue, MergeOptions(), lambda model: False)
+    feed(other, manifests)  # not its model: it closes the block and goes on
+    assert other.gaps() == {("rows", 0): 0}
+
+
+def test_event_time_counts_only_once_its_rows_are_held() -> None:
+    stream = Stream(partitions=2)
+    merge = stream.merge()
+    stream.row(0, 1)
+    stream.row(1, 1)
+    feed(merge, stream.flush())
+    stream.row(0, 5)
+    stream.row(0, 90)
+    stream.row(1, 90)
+    lost = stream.flush(0)
+    feed(merge, [part for part in lost if isinstance(part, Manifest)])
+    feed(merge, stream.flush(1))
+    assert rows_of(windows(merge, "tumbling")) == {}
+    feed(merge, lost)
+    assert rows_of(windows(merge, "tumbling")) == {0: 3}
+
+
+def test_lost_sketches_are_a_gap_and_what_follows_goes_on() -> None:
+    stream = Stream()
+    merge = stream.merge()
+    for second in range(40):
+        stream.row(0, second)
+        if second % 8 == 7:
+            stream.flush()
+    kept = [p for p in stream.log if isinstance(p, Manifest) or p[0].block != 16]
+    feed(merge, kept)
+    found = windows(merge)["lifetime"].accounting
+    assert (found.rows, found.rows_accepted) == (24, 40)
+    assert found.gaps == 0  # the next block is open: nothing behind the hole is closed yet
+    for second in range(40, 60):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    found = windows(merge)["lifetime"].accounting
+    assert (found.rows, found.rows_accepted, found.gaps) == (44, 60, 16)
+
+
+def test_an_old_owner_that_goes_on_takes_nothing_away_and_adds_nothing() -> None:
+    stream = Stream()
+    for second in range(10):
+        stream.row(0, second)
+    old = stream.cores[0]
+    early = old.flush(10)
+    for second in range(10, 20):
+        stream.row(0, second)
+    merge = stream.merge()
+    for proposal in old.proposals(now=1e6):
+        stream.catalogue.add_grid(proposal.to_bytes())
+    old.count(1e6)
+    late = old.flush(20)
+    assert early.commit == 0
+    feed(merge, [*late.sketches, *late.manifests])
+    before = windows(merge)["lifetime"]
+    feed(merge, [*early.sketches, *early.manifests, *late.sketches, *late.manifests])
+    assert windows(merge) == {}
+    stream.row(0, 30)
+    feed(merge, stream.flush())
+    after = windows(merge)["lifetime"]
+    assert (before.accounting.rows, after.accounting.rows) == (20, 21)
+
+
+def test_a_watermark_waits_for_partitions_that_have_shown_no_row() -> None:
+    stream = Stream(partitions=2)
+    merge = stream.merge(idle=30)
+    stream.row(0, 5)
+    stream.row(0, 50)
+    feed(merge, stream.flush(0))
+    assert "lifetime" in windows(merge)
+    assert merge.watermarks() == {}
+    feed(merge, stream.flush(1), clock=START + 29_999)  # a heartbeat: read to its end, no row
+    assert windows(merge) == {}
+    feed(merge, stream.flush(1), clock=START + 30_000)
+    assert rows_of(windows(merge)) == {0: 1}
+    assert merge.watermarks() == {"m": START + 50_000}
+
+
+def test_the_slowest_partition_holds_the_watermark_until_it_is_idle() -> None:
+    stream = Stream(partitions=2)
+    merge = stream.merge(idle=30)
+    stream.row(0, 5)
+    stream.row(1, 5)
+    feed(merge, stream.flush(), clock=START)
+    stream.row(0, 50)
+    feed(merge, stream.flush(), clock=START + 29_000)
+    assert rows_of(windows(merge, "tumbling")) == {}
+    stream.row(0, 51)
+    feed(merge, stream.flush(), clock=START + 30_000)
+    assert rows_of(windows(merge, "tumbling")) == {0: 2}
+
+
+def test_a_partition_that_is_busy_with_another_model_does_not_hold_a_quiet_one_back() -> None:
+    stream = Stream(partitions=2)
+    stream.catalogue.add_card(b"n", stream.card.model_copy(update={"model": "n"}).to_bytes())
+    merge = stream.merge(idle=30)
+    stream.row(0, 5)
+    stream.row(1, 5)
+    feed(merge, stream.flush(), clock=START)
+    for minute in range(1, 4):
+        stream.row(0, 60 * minute)
+        stream.row(1, 60 * minute, model="n")
+        feed(merge, stream.flush(), clock=START + 60_000 * minute)
+    assert rows_of(windows(merge, "tumbling")) == {0: 2, 60: 1, 120: 1}
+
+
+def test_a_new_layout_starts_the_views_and_old_blocks_still_close() -> None:
+    stream = Stream(partitions=2)
+    merge = stream.merge()
+    for second in range(8):
+        stream.row(0, second)
+        stream.row(1, second)
+    feed(merge, stream.flush())
+    wider = the_card().model_copy(update={"features": [*the_card().features, Feature(name="c")]})
+    stream.catalogue.add_card(b"m", wider.to_bytes())
+    for second in range(8, 30):
+        stream.row(0, second)
+    feed(merge, stream.flush(0))
+    found = windows(merge)["lifetime"]
+    assert {f.name for f in found.features} == {"a", "b", "c"}
+    assert found.accounting.rows == 14  # the second block of partition 0
+    for second in range(8, 40):
+        stream.row(1, second)
+    feed(merge, stream.flush())
+    found = windows(merge)["lifetime"]
+    assert found.accounting.rows == 14 + 24
+    assert found.accounting.rows_accepted == 30 + 40
+    assert found.accounting.gaps == 0
+
+
+def test_a_card_with_other_panes_does_not_stop_a_merge_of_the_old_ones() -> None:
+    stream = Stream()
+    for second in range(20):
+        stream.row(0, second)
+    stream.flush()
+    changed = the_card(pane_seconds=7, windows=[Tumbling(seconds=21), Lifetime()])
+    stream.catalogue.add_card(b"m", changed.to_bytes())
+    merge = stream.merge()
+    feed(merge, stream.log)
+    assert rows_of(windows(merge)) == {"lifetime": 20}
+    for second in range(20, 80):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    found = windows(merge)
+    assert {m.window.end - m.window.start for n, m in found.items() if n != "lifetime"} == {21_000}
+
+
+def test_changed_windows_ask_for_a_new_reading_and_other_changes_do_not() -> None:
+    stream = Stream()
+    stream.row(0, 1)
+    merge = stream.merge()
+    feed(merge, stream.flush())
+    assert not merge.stale
+    stream.catalogue.add_card(b"m", the_card(strict=True).to_bytes())
+    assert not merge.stale
+    stream.catalogue.add_card(b"m", the_card(windows=[Lifetime()]).to_bytes())
+    assert merge.stale
+    again = stream.merge()
+    feed(again, stream.log)
+    assert not again.stale
+    stream.catalogue.add_card(b"m", the_card(allowed_lateness_seconds=1.0).to_bytes())
+    assert again.stale
+
+
+def test_rejections_alone_publish_the_lifetime_again() -> None:
+    stream = Stream()
+    merge = stream.merge()
+    stream.row(0, 1)
+    feed(merge, stream.flush())
+    windows(merge)
+    stream.add(0, b'{"model": "m", "features": {"a": "x"}, "outputs": 1}')
+    feed(merge, stream.flush())
+    found = windows(merge)["lifetime"].accounting
+    assert (found.rows, found.rows_rejected) == (1, {"wrong_type": 1})
+
+
+def test_extreme_values_make_messages_that_can_be_read() -> None:
+    stream = Stream()
+    merge = stream.merge()
+    for index in range(60):
+        a = ["1e308", "-1e308", "NaN", "Infinity", "1e-320", "0"][index % 6]
+        y = ["1e308", "-Infinity", "null", "-1e308", "NaN"][index % 5]
+        body = f'{{"a": {a}, "b": null}}, "outputs": [{y}], "time": {START / 1000 + index}'
+        stream.add(0, f'{{"model": "m", "features": {body}}}'.encode())
+    feed(merge, stream.flush())
+    found = list(merge.publish(now=1))
+    assert any(isinstance(message, WindowDrift) for message in found)
+    for message in found:
+        again = type(message).from_bytes(message.to_bytes())
+        if isinstance(again, WindowAttribution):
+            by_name = {feature.name: feature for feature in again.features}
+            assert by_name["b"].score == 0.5
+            assert by_name["b"].missing == 1.0
+            assert 0 <= by_name["a"].score <= 1
+
+
+def test_a_view_that_decays_forgets_at_its_half_life() -> None:
+    of = the_card(windows=[Decayed(half_life_seconds=20), Lifetime()])
+    stream = Stream(of, size=1000)
+    for index in range(200):
+        # First y follows a, then, 100 half-lives later, it follows -a.
+        sign, second = (1, index / 100) if index < 100 else (-1, 2000 + index / 100)
+        a = float(index % 10 - 4.5)
+        row = {"a": a, "b": 0}, [sign * a], START / 1000 + second
+        stream.add(
+            0,
+            json.dumps(
+                {"model": "m", "features": row[0], "outputs": row[1], "time": row[2]}
+            ).encode(),
+        )
+    merge = stream.merge()
+    feed(merge, stream.flush())
+    found = windows(merge)
+    scores = {kind: {f.name: f.score for f in found[kind].features} for kind in found}
+    assert scores["decayed"]["a"] == pytest.approx(0.0, abs=1e-6)
+    assert scores["lifetime"]["a"] == pytest.approx(0.5, abs=1e-6)
