@@ -73,6 +73,16 @@ def decode_arrow_rows(
 
     A message is accepted or rejected whole: the error counts every row that can be told.
     """
+    table = _read(data)
+    if table.num_rows == 0:
+        raise RejectedError(Reason.EMPTY, "the Arrow stream holds no row")
+    try:
+        return _rows(table, model, max_rows)
+    except RejectedError as error:
+        raise RejectedError(error.reason, str(error), rows=table.num_rows) from None
+
+
+def _read(data: bytes) -> Any:
     try:
         if compressed(data):
             raise RejectedError(
@@ -85,12 +95,7 @@ def decode_arrow_rows(
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         raise RejectedError(Reason.NOT_DECODABLE, f"not an Arrow IPC stream: {error}") from None
-    if table.num_rows == 0:
-        raise RejectedError(Reason.EMPTY, "the Arrow stream holds no row")
-    try:
-        return _rows(table, model, max_rows)
-    except RejectedError as error:
-        raise RejectedError(error.reason, str(error), rows=table.num_rows) from None
+    return table
 
 
 def _rows(table: Any, model: str | None, max_rows: int) -> ArrowRows:
@@ -113,6 +118,22 @@ def _rows(table: Any, model: str | None, max_rows: int) -> ArrowRows:
         time=_time(table),
         weight=_weight(table),
     )
+
+
+def take_arrow_rows(data: bytes, rows: Sequence[int]) -> bytes:
+    """Return an Arrow IPC stream with these rows of ``data`` alone, its schema and metadata unchanged.
+
+    RejectedError: it is no Arrow stream, or does not have so many rows.
+    """
+    table = _read(data)
+    if rows and max(rows) >= table.num_rows:
+        raise RejectedError(
+            Reason.WRONG_TYPE, f"expected more than {max(rows)} rows, got {table.num_rows}"
+        )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.take(pa.array(rows, pa.int64())))
+    return bytes(sink.getvalue())
 
 
 def numbers(column: Any, name: str) -> Numbers:

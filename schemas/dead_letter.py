@@ -4,11 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 HEADER_PREFIX = "attributary-"
+# What a message that was published again says of itself; its own dead letter keeps both.
+RETRY_OF_HEADER = HEADER_PREFIX + "retry-of"
+ATTEMPT_HEADER = HEADER_PREFIX + "attempt"
+_KEPT = (RETRY_OF_HEADER, ATTEMPT_HEADER)
 _MOST_ROWS = 1_000_000
 
 Headers = Sequence[tuple[str, bytes]]
+
+
+class Origin(NamedTuple):
+    """Where a message lies: what a dead letter is of."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> Origin:
+        """Return the origin of ``topic/partition/offset``; ValueError otherwise."""
+        topic, partition, offset = text.rsplit("/", 2)
+        if not (topic and partition.isdecimal() and offset.isdecimal()):
+            raise ValueError(f"expected topic/partition/offset, got {text!r}")
+        return cls(topic, int(partition), int(offset))
 
 
 @dataclass(frozen=True)
@@ -26,9 +50,18 @@ class DeadLetter:
     first_seen: int
     rows: tuple[int, ...] = ()
 
+    @property
+    def origin(self) -> Origin:
+        """Where the message lies."""
+        return Origin(self.topic, self.partition, self.offset)
+
     def headers(self, original: Headers = ()) -> list[tuple[str, bytes]]:
         """Return the message's own headers followed by these fields."""
-        kept = [(name, value) for name, value in original if not name.startswith(HEADER_PREFIX)]
+        kept = [
+            (name, value)
+            for name, value in original
+            if not name.startswith(HEADER_PREFIX) or name in _KEPT
+        ]
         fields = {
             "topic": self.topic,
             "partition": str(self.partition),
@@ -36,7 +69,7 @@ class DeadLetter:
             "reason": self.reason,
             "message": self.message[:1000],
             "first-seen": str(self.first_seen),
-            "rows": _ranges(self.rows),
+            "rows": format_rows(self.rows),
         }
         # What a sender wrote may be quoted in these, half surrogate pairs included.
         added = (
@@ -59,11 +92,27 @@ class DeadLetter:
             reason=found["reason"],
             message=found["message"],
             first_seen=int(found["first-seen"]),
-            rows=_positions(found["rows"]),
+            rows=parse_rows(found["rows"]),
         )
 
 
-def _ranges(rows: Sequence[int]) -> str:
+def attempt_of(headers: Headers) -> int:
+    """Return how often a message had been published again when it had these headers."""
+    text = dict(headers).get(ATTEMPT_HEADER) or b""
+    return int(text) if text.isdigit() and len(text) < 10 else 0
+
+
+def retry_headers(letter: DeadLetter, headers: Headers) -> list[tuple[str, bytes]]:
+    """Return the headers with which a dead letter's message is published again."""
+    own = [(name, value) for name, value in headers if not name.startswith(HEADER_PREFIX)]
+    return [
+        *own,
+        (RETRY_OF_HEADER, str(letter.origin).encode()),
+        (ATTEMPT_HEADER, str(attempt_of(headers) + 1).encode()),
+    ]
+
+
+def format_rows(rows: Sequence[int]) -> str:
     """Return ascending positions as ``0-4,7``: a message may hold 100,000 bad rows."""
     parts: list[str] = []
     first = last = None
@@ -77,7 +126,8 @@ def _ranges(rows: Sequence[int]) -> str:
     return ",".join(parts)
 
 
-def _positions(text: str) -> tuple[int, ...]:
+def parse_rows(text: str) -> tuple[int, ...]:
+    """Return the positions of ``0-4,7``; ValueError otherwise."""
     rows: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

@@ -84,11 +84,7 @@ def decode_json_rows(data: bytes, *, model: str | None = None, max_rows: int = 1
         raise RejectedError(Reason.EMPTY, "the message is empty; expected a row as JSON or Arrow")
     if stripped[:1] != b"[":
         return _collect([stripped], model, single=True)
-    try:
-        parts = [bytes(part) for part in _array_decoder.decode(stripped)]
-    except (msgspec.MsgspecError, RecursionError):
-        array = _lenient(stripped)
-        parts = [json.dumps(part).encode() for part in array] if isinstance(array, list) else []
+    parts = array_parts(stripped)
     if not parts:
         raise RejectedError(Reason.EMPTY, "the array holds no row")
     if len(parts) > max_rows:
@@ -98,6 +94,18 @@ def decode_json_rows(data: bytes, *, model: str | None = None, max_rows: int = 1
             rows=len(parts),
         )
     return _collect(parts, model, single=False)
+
+
+def array_parts(array: bytes) -> list[bytes]:
+    """Return the elements of a JSON array as JSON, their bytes untouched where the array is strict JSON.
+
+    RejectedError: it is not JSON.
+    """
+    try:
+        return [bytes(part) for part in _array_decoder.decode(array)]
+    except (msgspec.MsgspecError, RecursionError):
+        found = _lenient(array)
+        return [json.dumps(part).encode() for part in found] if isinstance(found, list) else []
 
 
 def _collect(parts: list[bytes], model: str | None, *, single: bool) -> JsonRows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError, KafkaError
@@ -23,7 +23,8 @@ _PROBE_SECONDS = 3.0
 class Reader:
     """Reads topics from their end, or from their beginning; every reader sees every record.
 
-    ``follow=False`` ends at what was there when it started. Nothing is committed.
+    ``follow=False`` ends at what was there when it started. ``start_at`` gives the offsets to begin with
+    where they are known. Nothing is committed.
     """
 
     def __init__(
@@ -33,11 +34,13 @@ class Reader:
         *,
         from_beginning: bool = False,
         follow: bool = True,
+        start_at: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         self._connection = connection
         self._topics = tuple(topics)
         self._from_beginning = from_beginning
         self._follow = follow
+        self._start_at = start_at or {}
         self._stopped = False
         self._consumer: AIOKafkaConsumer | None = None
         self._fetch: asyncio.Future[dict[TopicPartition, list[ConsumerRecord]]] | None = None
@@ -72,7 +75,10 @@ class Reader:
             self._ends = dict(await consumer.end_offsets(partitions))
             first = await consumer.beginning_offsets(partitions)
             for partition, end in self._ends.items():
-                consumer.seek(partition, first[partition] if self._from_beginning else end)
+                default = first[partition] if self._from_beginning else end
+                consumer.seek(
+                    partition, max(first[partition], self._start_at.get(partition, default))
+                )
             consumer.resume(*partitions)
         except BaseException as error:
             with contextlib.suppress(KafkaError, OSError):
@@ -93,6 +99,11 @@ class Reader:
             await consumer.stop()
         else:
             self._consumer = consumer
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the partitions ended when it started; sure once it has read to there."""
+        return dict(self._ends)
 
     async def stop(self) -> None:
         """Disconnect."""

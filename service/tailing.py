@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from attributary.schemas.errors import ConfigurationError
+from attributary.schemas.retry_marker import RetryMarker
 from attributary.service.items import DeadItem, Item, ResultItem, human_printer, row_items
 from attributary.service.reach import require_broker
 from attributary.service.reader import Reader
@@ -100,6 +101,8 @@ async def _items(
     try:
         while (records := await reader.read()) is not None:
             for record in records:
+                if dead and RetryMarker.is_marker(record.headers):
+                    continue
                 for item in [DeadItem(record)] if dead else row_items(record):
                     if model in (None, item.model):
                         yield item
