@@ -90,7 +90,8 @@ def test_messages_hold_the_scores_of_the_batch_for_features_and_groups() -> None
             (group,) = [g for g in message.groups if g.name == name]
             # Its members are scaled by interquartile ranges, and those come from digests.
             assert group.score == pytest.approx(batch.blocks[name][output], abs=3e-3)
-    assert [f.direction for f in p.features] == [-f.direction for f in q.features]
+    directions = [{f.name: f.direction for f in message.features} for message in (p, q)]
+    assert directions[0] == {name: -sign for name, sign in directions[1].items()}
 
 
 def test_profiles_come_with_the_top_features_only() -> None:
