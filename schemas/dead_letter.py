@@ -29,7 +29,8 @@ class Origin(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Origin:
         """Return the origin of ``topic/partition/offset``; ValueError otherwise."""
-        topic, partition, offset = text.rsplit("/", 2)
+        parts = text.rsplit("/", 2)
+        topic, partition, offset = parts if len(parts) == 3 else ("", "", "")
         if not (topic and partition.isdecimal() and offset.isdecimal()):
             raise ValueError(f"expected topic/partition/offset, got {text!r}")
         return cls(topic, int(partition), int(offset))
@@ -39,7 +40,8 @@ class Origin(NamedTuple):
 class DeadLetter:
     """Why a message (or some rows of it) was rejected. ``first_seen`` is milliseconds.
 
-    ``rows`` are the positions of the rejected rows inside the message; empty: all of it.
+    ``rows`` are the positions of the rejected rows inside the message; empty: all of it. ``count`` is how
+    many rows are rejected, 1 for a message that is too broken to tell.
     """
 
     topic: str
@@ -49,6 +51,7 @@ class DeadLetter:
     message: str
     first_seen: int
     rows: tuple[int, ...] = ()
+    count: int = 1
 
     @property
     def origin(self) -> Origin:
@@ -70,6 +73,7 @@ class DeadLetter:
             "message": self.message[:1000],
             "first-seen": str(self.first_seen),
             "rows": format_rows(self.rows),
+            "count": str(self.count),
         }
         # What a sender wrote may be quoted in these, half surrogate pairs included.
         added = (
@@ -93,6 +97,7 @@ class DeadLetter:
             message=found["message"],
             first_seen=int(found["first-seen"]),
             rows=parse_rows(found["rows"]),
+            count=int(found.get("count", "1")),
         )
 
 

@@ -7,7 +7,7 @@ sum gives, at any time, rows published = rows accepted + rejected + waiting + no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import TracebackType
@@ -123,6 +123,11 @@ class ManifestFold:
         known = blocks.get(manifest.block)
         if known is None or _coverage(manifest) > _coverage(known):
             blocks[manifest.block] = manifest
+
+    def manifests(self) -> Iterator[Manifest]:
+        """Yield what holds of every block."""
+        for blocks in self._blocks.values():
+            yield from blocks.values()
 
     def accounting(self, log: Mapping[Source, tuple[int, int]] | None = None) -> Accounting:
         """Return the totals; ``log`` gives the first and the end offset of every source partition."""
@@ -240,6 +245,10 @@ class AccountingReader:
         """Disconnect."""
         if self._consumer is not None:
             await self._consumer.stop()
+
+    def manifests(self) -> Iterator[Manifest]:
+        """Yield what holds of every block that has been read."""
+        return self._fold.manifests()
 
     async def refresh(self) -> Accounting:
         """Read on to the present end of the log and return the totals; BrokerError where it fails."""

@@ -25,18 +25,25 @@ Rows = frozenset[int]
 @dataclass
 class Letter:
     """All dead letters of one message: a block that is replayed repeats them, and rows of one array may be
-    rejected at different moments. ``rows`` are the rejected ones, together."""
+    rejected at different moments. ``rows`` are the rejected ones, together; where all of it was rejected,
+    ``whole`` says how many rows that are."""
 
     origin: Origin
     message: str
     first_seen: int
     rows: Rows
+    whole: int
     reasons: list[str]
     models: tuple[str, ...]
     attempt: int
     bytes: int
     claims: dict[int, RetryMarker] = field(default_factory=dict)
     outcomes: dict[tuple[int, str], str] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many rows were rejected."""
+        return len(self.rows) or self.whole
 
     @property
     def pending(self) -> Rows | None:
@@ -68,6 +75,7 @@ class Letter:
         """Count another dead letter of the same message."""
         rows = frozenset(letter.rows)
         self.rows = self.rows | rows if self.rows and rows else frozenset()
+        self.whole = max(self.whole, 0 if rows else letter.count)
         self.first_seen = min(self.first_seen, letter.first_seen)
         if letter.reason not in self.reasons:
             self.reasons.append(letter.reason)
@@ -114,6 +122,7 @@ class LetterIndex:
             message=letter.message[:_MESSAGE_SHOWN],
             first_seen=letter.first_seen,
             rows=frozenset(letter.rows),
+            whole=0 if letter.rows else letter.count,
             reasons=[letter.reason],
             models=models_of(record),
             attempt=attempt_of(record.headers),

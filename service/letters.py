@@ -16,7 +16,7 @@ from rich.console import Console
 from attributary.schemas.dead_letter import DeadLetter, Origin
 from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.retry_marker import RetryMarker
-from attributary.service.letter_blocks import ClosedBlocks
+from attributary.service.letter_blocks import judge
 from attributary.service.letter_index import Filter, Letter, LetterIndex, read_index
 from attributary.service.letter_retry import Outcome, Retry
 from attributary.service.letter_views import (
@@ -43,7 +43,7 @@ class RetryOptions:
     origins: tuple[Origin, ...]
     wanted: Filter
     again: bool
-    open_blocks: bool
+    uncertain: bool
     yes: bool
     dry_run: bool
 
@@ -99,12 +99,12 @@ def retry_letters(settings: Settings, options: RetryOptions) -> int:
     chosen = _chosen(settings, index, options)
     ready = [letter for letter in chosen if options.again or letter.pending is not None]
     _say_left(chosen, ready)
-    early = 0
-    if not options.open_blocks:
-        ready, early = _closed(settings, ready)
+    held = 0
+    if not options.uncertain and ready:
+        ready, held = _sure(settings, index, ready)
     if not ready:
         print("nothing to retry")
-        return SOME_FAILED if early else 0
+        return SOME_FAILED if held else 0
     rows = sum(len(letter.rows if options.again else letter.pending or ()) for letter in ready)
     plan = _messages(len(ready), rows, settings.topics.rows)
     if options.dry_run:
@@ -117,26 +117,30 @@ def retry_letters(settings: Settings, options: RetryOptions) -> int:
         click.confirm(f"Publish {plan}?", abort=True)
     retry = Retry(settings.connection, settings.topics)
     outcome = asyncio.run(retry.run(index, ends, ready, again=options.again))
-    return max(_report(settings, outcome), SOME_FAILED if early else 0)
+    return max(_report(settings, outcome), SOME_FAILED if held else 0)
 
 
-def _closed(settings: Settings, letters: list[Letter]) -> tuple[list[Letter], int]:
-    """Return the letters of closed blocks, and how many are not."""
-    rows = settings.topics.rows
-    partitions = {letter.origin.partition for letter in letters if letter.origin.topic == rows}
-    if not partitions:
-        return letters, 0
-    blocks = asyncio.run(ClosedBlocks.read(settings.connection, settings.topics, partitions))
-    closed = [letter for letter in letters if blocks.holds(letter.origin)]
-    if early := len(letters) - len(closed):
+def _sure(
+    settings: Settings, index: LetterIndex, letters: list[Letter]
+) -> tuple[list[Letter], int]:
+    """Return the letters that cannot count twice, and how many are left alone because they might."""
+    found = asyncio.run(judge(settings.connection, settings.topics, index, letters))
+    if found.open:
         print(
-            f"{early} left alone: they lie in blocks that are still open, which a worker that restarts "
-            "counts again by itself; a block closes with the first message after "
+            f"{len(found.open)} left alone: they lie in blocks that are still open, which a worker that "
+            "restarts counts again by itself; a block closes with the first message after "
             f"{settings.ingest.block_seconds:g} s or {settings.ingest.block_offsets:,} offsets "
-            "(--open-blocks does not wait for that)",
+            "(--uncertain does not wait for that)",
             file=sys.stderr,
         )
-    return closed, early
+    if found.recounted:
+        examples = ", ".join(printable(str(letter.origin)) for letter in found.recounted[:3])
+        print(
+            f"{len(found.recounted)} left alone: their blocks were counted again since, and fewer rows "
+            f"were rejected, so they may be counted already ({examples}); --uncertain publishes them",
+            file=sys.stderr,
+        )
+    return found.sure, len(found.open) + len(found.recounted)
 
 
 def _prepare(settings: Settings) -> None:

@@ -139,9 +139,9 @@ def show_command(origin: Origin, raw: Path | None, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--again", is_flag=True, help="Those too that were retried already.")
 @click.option(
-    "--open-blocks",
+    "--uncertain",
     is_flag=True,
-    help="Those too that lie in a block which is still open: a worker that restarts may count them again.",
+    help="Those too that may count twice: their block is still open, or was counted again since.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show which, and publish nothing.")
@@ -154,7 +154,7 @@ def retry_command(
     until: int | None,
     everything: bool,
     again: bool,
-    open_blocks: bool,
+    uncertain: bool,
     yes: bool,
     dry_run: bool,
 ) -> int:
@@ -162,10 +162,13 @@ def retry_command(
 
     The bytes, the key and the headers are as they came. Of an array only the rejected rows are
     published, so that no row counts twice; rows without a time of their own count now. A message that
-    was retried is left alone, also when that retry was interrupted; if it is rejected again, that is a
-    new dead letter. So is one whose block is still open, for some minutes after it came.
+    is rejected again is a new dead letter.
 
-    Exit code 0: all were published; 1: some could not be; 2: it could not go on.
+    Left alone is what might count twice: messages that were retried, also where that retry was
+    interrupted (--again); those whose block is still open, for some minutes after they came, because a
+    worker that restarts counts it again; and those that may have been counted so (--uncertain).
+
+    Exit code 0: all were published; 1: some could not be, or have to wait; 2: it could not go on.
 
     \b
     Examples:
@@ -186,6 +189,6 @@ def retry_command(
             + (", one of these" if any(ways) else "")
         )
     options = RetryOptions(
-        origins, wanted, again=again, open_blocks=open_blocks, yes=yes, dry_run=dry_run
+        origins, wanted, again=again, uncertain=uncertain, yes=yes, dry_run=dry_run
     )
     return retry_letters(current_settings(), options)

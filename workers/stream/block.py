@@ -169,6 +169,7 @@ class Block:
             message=refused.message,
             first_seen=refused.record.timestamp,
             rows=tuple(error.index for error in refused.errors),
+            count=refused.rows,
         )
         self.rejections.append(Rejection(letter, refused.record, name, refused.rows))
 
