@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from attributary.schemas.arrow_frames import compressed
 from attributary.schemas.errors import Reason, RejectedError
-from attributary.schemas.row import model_name
+from attributary.schemas.row import MAX_WEIGHT, MIN_WEIGHT, model_name
 
 ARROW_CONTENT = "application/vnd.apache.arrow.stream"
 CONTINUATION = b"\xff\xff\xff\xff"
@@ -225,6 +225,9 @@ def _weight(table: Any) -> Numbers | None:
     if WEIGHT not in table.column_names:
         return None
     weight = numbers(table[WEIGHT], WEIGHT)
-    if not np.all((weight > 0) & np.isfinite(weight)):
-        raise RejectedError(Reason.BAD_WEIGHT, f"column {WEIGHT!r} must be above 0 and finite")
+    if not np.all((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT)):
+        raise RejectedError(
+            Reason.BAD_WEIGHT,
+            f"column {WEIGHT!r} must lie between {MIN_WEIGHT:g} and {MAX_WEIGHT:g}",
+        )
     return weight

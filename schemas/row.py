@@ -8,7 +8,6 @@ the model's name comes in the message header ``model``.
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -23,6 +22,9 @@ JSON_CONTENT = "application/json"
 MODEL_HEADER = "model"
 CONTENT_HEADER = "content-type"
 
+#: Squares of weights are summed in float32 on the way to merge.
+MIN_WEIGHT, MAX_WEIGHT = 1e-12, 1e12
+
 FeatureValue = float | bool | str | None
 _FRACTION = re.compile(r"\.([0-9]+)")
 _MODEL_NAME = re.compile(r"[\x21-\x7e]{1,200}")
@@ -34,7 +36,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     ``features`` maps names to numbers, booleans, category names or null (missing). ``outputs`` is one
     number, a list in the card's order, or a mapping by name: regression values, margins or logits.
     ``time`` is when it happened (RFC 3339, or seconds since the epoch; default: when the broker took it).
-    ``id`` identifies the row to samplers (default: where it lies in the topic). ``weight`` is above 0.
+    ``id`` identifies the row to samplers (default: where it lies in the topic). ``weight``: from 1e-12 to 1e12.
     """
 
     features: dict[str, FeatureValue]
@@ -134,9 +136,10 @@ def _decode_one(part: bytes) -> Row:
         raise RejectedError(
             Reason.WRONG_TYPE, f"expected the schema {SCHEMA!r} or none, got {row.schema!r}"
         )
-    if not (0 < row.weight < math.inf):
+    if not (MIN_WEIGHT <= row.weight <= MAX_WEIGHT):
         raise RejectedError(
-            Reason.BAD_WEIGHT, f"weight must be above 0 and finite, got {row.weight}"
+            Reason.BAD_WEIGHT,
+            f"weight must lie between {MIN_WEIGHT:g} and {MAX_WEIGHT:g}, got {row.weight}",
         )
     return row
 
@@ -146,9 +149,13 @@ def _refuse_surrogates(row: Row) -> None:
     try:
         _encoder.encode(row)
     except UnicodeEncodeError as error:
-        raise RejectedError(
-            Reason.NOT_DECODABLE, f"a string holds half of a surrogate pair: {error.object!r:.60}"
-        ) from None
+        raise _surrogate(error) from None
+
+
+def _surrogate(error: UnicodeEncodeError) -> RejectedError:
+    return RejectedError(
+        Reason.NOT_DECODABLE, f"a string holds half of a surrogate pair: {error.object!r:.60}"
+    )
 
 
 def _lenient(data: bytes) -> object:
@@ -162,6 +169,8 @@ def _lenient(data: bytes) -> object:
 def _convert(value: object) -> Row:
     try:
         return msgspec.convert(value, Row)
+    except UnicodeEncodeError as error:
+        raise _surrogate(error) from None
     except (msgspec.ValidationError, OverflowError, RecursionError) as error:
         raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
 

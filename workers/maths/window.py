@@ -32,6 +32,8 @@ from attributary.workers.maths.window_bytes import decode, encode
 Floats = npt.NDArray[np.float64]
 
 _QUARTILES = np.array([0.25, 0.5, 0.75])
+# Below it, squares of weights come near the smallest numbers.
+_LEAST_WEIGHT = 1e-60
 #: Units that a member's centre may lie from the reference its block's overlap was measured at.
 _NEAR = 0.25
 
@@ -160,10 +162,17 @@ class WindowState:
         """Return a copy in which every row weighs ``factor`` in [0, 1] times as much.
 
         Scores and effective rows do not change; what is added afterwards counts for more. The
-        row sample is kept as it is.
+        row sample is kept as it is. What would weigh next to nothing is left out.
         """
         if not 0.0 <= factor <= 1.0:
             raise ValueError(f"a decay factor lies in [0, 1], got {factor}")
+        if factor * self.weight < _LEAST_WEIGHT:
+            return WindowState(
+                self.columns,
+                self.outputs,
+                compression=self.compression,
+                sample_size=self.sample_size,
+            )
         other = self.copy()
         if factor == 1.0:
             return other
