@@ -8,10 +8,12 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +147,46 @@ def test_rows_go_in_and_out_with_a_token(secure: SecureKafka, tmp_path: Path) ->
     (tmp_path / "token").write_text(_token(600))
     sasl = {"mechanism": "OAUTHBEARER", "token_file": tmp_path / "token"}
     _round_trip(Way("sasl", CA, sasl).connection(secure))
+
+
+@pytest.fixture
+def token_endpoint() -> Iterator[tuple[str, list[str]]]:
+    """The address of an OAuth endpoint, and what it was asked with."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.rfile.read(int(self.headers["content-length"])).decode())
+            answer = {"access_token": _token(600), "token_type": "bearer", "expires_in": 600}
+            data = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/token", asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_rows_go_in_and_out_with_tokens_from_an_endpoint(
+    secure: SecureKafka, token_endpoint: tuple[str, list[str]]
+) -> None:
+    url, asked = token_endpoint
+    sasl = {
+        "mechanism": "OAUTHBEARER",
+        "token_url": url,
+        "client_id": "me",
+        "client_secret": PASSWORD,
+        "scope": "kafka",
+    }
+    _round_trip(Way("sasl", CA, sasl).connection(secure))
+    assert asked == ["grant_type=client_credentials&scope=kafka"], "one token for all clients"
 
 
 @pytest.mark.parametrize(
