@@ -36,7 +36,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     ``features`` maps names to numbers, booleans, category names or null (missing). ``outputs`` is one
     number, a list in the card's order, or a mapping by name: regression values, margins or logits.
     ``time`` is when it happened (RFC 3339, or seconds since the epoch; default: when the broker took it).
-    ``id`` identifies the row to samplers (default: where it lies in the topic). ``weight``: from 1e-12 to 1e12.
+    ``id`` identifies the row to samplers (default: where it lies in the topic). ``weight``: 1e-12 to 1e12.
     """
 
     features: dict[str, FeatureValue]
