@@ -91,6 +91,9 @@ def test_bad_rows_of_an_array_are_told_apart_from_good_ones() -> None:
         (ROW.replace(b'"m"', '"mödel"'.encode()), Reason.NO_MODEL),
         (ROW.replace(b'"m"', b'"' + b"m" * 201 + b'"'), Reason.NO_MODEL),
         (ROW[:-1] + b', "weight": -1}', Reason.BAD_WEIGHT),
+        (ROW[:-1] + b', "weight": 1e200}', Reason.BAD_WEIGHT),
+        (ROW[:-1] + b', "id": "\\ud800"}', Reason.NOT_DECODABLE),
+        (ROW[:-1] + b', "id": "\\ud800", "weight": NaN}', Reason.NOT_DECODABLE),
         (ROW.replace(b"1}", b"1" + b"0" * 400 + b"}"), Reason.WRONG_TYPE),
     ],
 )

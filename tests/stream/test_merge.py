@@ -519,6 +519,23 @@ def test_extreme_values_make_messages_that_can_be_read() -> None:
             assert 0 <= by_name["a"].score <= 1
 
 
+def test_a_row_that_is_ages_older_than_a_half_life_weighs_nothing() -> None:
+    of = the_card(windows=[Decayed(half_life_seconds=1), Lifetime()])
+    stream = Stream(of)
+    merge = stream.merge()
+    stream.row(0, 0, rows=3)
+    feed(merge, stream.flush())
+    windows(merge)
+    stream.row(0, -START / 1000)  # in 1970
+    stream.row(0, 3600, rows=20)  # after a pause of 3,600 half-lives
+    feed(merge, stream.flush())
+    found = windows(merge)
+    assert rows_of(found) == {"decayed": 24, "lifetime": 24}
+    for message in found.values():
+        WindowAttribution.from_bytes(message.to_bytes())
+        assert all(feature.effective_rows > 2 for feature in message.features)
+
+
 def test_a_view_that_decays_forgets_at_its_half_life() -> None:
     of = the_card(windows=[Decayed(half_life_seconds=20), Lifetime()])
     stream = Stream(of, size=1000)
