@@ -19,6 +19,8 @@ class ControlCatalogue:
         self.version = 0
         self._cards: dict[str, ModelCard] = {}
         self._epochs: dict[str, dict[int, Epoch]] = {}
+        # What ``epoch`` returns, until a card or grid comes: a wide card takes milliseconds to compare.
+        self._current: dict[str, Epoch | None] = {}
 
     def add_card(self, key: bytes | None, value: bytes | None) -> None:
         """Take a record of the models topic; a null value withdraws the card of its key."""
@@ -33,7 +35,7 @@ class ControlCatalogue:
             self._cards[card.model] = card
             for number, epoch in self._epochs.get(card.model, {}).items():
                 self._epochs[card.model][number] = epoch.with_strict(card.strict)
-        self.version += 1
+        self._changed()
 
     def add_grid(self, value: bytes | None) -> None:
         """Take a record of the grids topic; only the first one of an epoch holds."""
@@ -55,7 +57,11 @@ class ControlCatalogue:
         except (RejectedError, ValueError) as error:
             _log.warning("ignored a grid that cannot be read: %s", error)
             return
+        self._changed()
+
+    def _changed(self) -> None:
         self.version += 1
+        self._current.clear()
 
     def card(self, model: str) -> ModelCard | None:
         """Return the model's card, or None."""
@@ -66,8 +72,11 @@ class ControlCatalogue:
         epochs = self._epochs.get(model)
         if not epochs:
             return None
-        newest = epochs[max(epochs)]
-        return newest if newest.serves(self._cards.get(model)) else None
+        if model not in self._current:
+            newest = epochs[max(epochs)]
+            served = newest.serves(self._cards.get(model))
+            self._current[model] = newest if served else None
+        return self._current[model]
 
     def epoch_in(self, model: str, partition: int, block: int) -> Epoch | None:
         """Return the epoch for rows in this block: the newest, wherever they come from."""
