@@ -423,3 +423,14 @@ def test_wrong_arguments_are_named() -> None:
         CoMovement(edges, edges, np.zeros(3))
     with pytest.raises(ValueError, match="K"):
         CoMovement(np.zeros((1, 256)), np.zeros((1, 256)))
+
+
+def test_rows_without_weights_after_weighted_ones_weigh_one() -> None:
+    X, Y = rows()
+    weights = np.ones(len(X))
+    weights[:300] = 2.0
+    split = grid_for(X, Y)
+    split.update(X[:300], Y[:300], weights[:300])
+    split.update(X[300:], Y[300:])
+    whole = filled(X, Y, weights)
+    np.testing.assert_allclose(split.output_squares(), whole.output_squares(), rtol=1e-12)

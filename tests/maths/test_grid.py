@@ -136,3 +136,34 @@ def test_wrong_arguments_are_named() -> None:
         Grid.from_rows(np.zeros((3, 1)), np.zeros((3, 1)), cells=1)
     with pytest.raises(ValueError, match=r"X \(n, d\)"):
         Grid.from_rows(np.zeros((3, 1)), np.zeros(3))
+
+
+def test_values_that_hold_more_than_a_cell_have_one_of_their_own() -> None:
+    rng = np.random.default_rng(11)
+    visibility = rng.choice([10.0, 9.0, 8.0, 7.0, 6.0, 5.0, *np.arange(0, 4, 0.25)], size=2_000)
+    visibility[rng.random(2_000) < 0.7] = 10.0
+    inflated = np.where(rng.random(2_000) < 0.5, 0.0, rng.normal(size=2_000))
+    X = np.column_stack([visibility, inflated])
+    grid = Grid.from_rows(X, X)
+    for column, value in ((0, 10.0), (1, 0.0)):
+        cell = np.searchsorted(grid.x_edges[column], X[:, column], side="left")
+        alone = X[cell == cell[X[:, column] == value][0], column]
+        assert set(alone.tolist()) == {value}
+        # The others still share the cells that are left.
+        assert len(np.unique(cell)) >= 14
+    # What the midhinge of a tied column lies between is then exact, whichever value it is.
+    y = visibility + rng.normal(size=2_000)
+    kept = Grid.from_rows(X[:, :1], y[:, None]).comovement()
+    kept.update(X[:, :1], y[:, None])
+    centre = np.array([np.median(y)])
+    for middle in (9.5, 10.0):
+        product = (visibility - middle) * (y - centre)
+        N, D = kept.evaluate(np.array([middle]), centre)
+        assert N.item() == pytest.approx(product.sum(), rel=1e-9)
+        assert D.item() == pytest.approx(np.abs(product).sum(), rel=2e-3)
+
+
+def test_few_values_have_a_cell_each() -> None:
+    X = np.repeat(np.arange(16.0), 3)[:, None]
+    cells = np.searchsorted(Grid.from_rows(X, X).x_edges[0], np.arange(16.0), side="left")
+    assert cells.tolist() == list(range(16))

@@ -50,6 +50,8 @@ def cell_sums(
     estimate = n * crossing.absolute(x, mx) * crossing.absolute(y, my)
     estimate = np.where(estimate > least, estimate, 0.0)
     crossed = ((x_bounds[0] < mx) & (mx < x_bounds[1])) | ((y_bounds[0] < my) & (my < y_bounds[1]))
+    if square_weight is None:
+        crossed &= n > 1.0  # a row alone in its cell is exact
     mass = np.abs(net)
     mass = np.where(crossed, np.maximum(mass, estimate), mass)
     zero = np.zeros(())

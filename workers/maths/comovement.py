@@ -176,7 +176,7 @@ class CoMovement:
                 found = np.bincount(where, amount, minlength=total)[: width * K * K]
                 self.cells[s, o, chosen] += found.reshape(width, K, K)
             by_x = where // K
-            for b in (2,) if tiled is None else (0, 1, 2):
+            for b in (2,) if self.unit_weights else (0, 1, 2):
                 amount = flat_y**b if tiled is None else tiled * tiled * flat_y**b
                 found = np.bincount(by_x, amount, minlength=width * K)[: width * K]
                 self.squares[b, o, chosen] += found.reshape(width, K)

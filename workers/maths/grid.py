@@ -23,6 +23,8 @@ LARGEST_EXCESS = 0.1875
 FEWEST_ROWS = 64
 #: Values spread over less than this share of their cell are one value, up to float32 cells.
 _ATOM = 1e-4
+#: So is what a cell blurs, its share times its spread, below this share of all that the edges span.
+_NARROW = 1e-3
 
 
 class Departed(NamedTuple):
@@ -66,19 +68,18 @@ class Grid:
     def from_rows(cls, X: npt.ArrayLike, Y: npt.ArrayLike, cells: int = 16, epoch: int = 0) -> Grid:
         """Return the grid whose edges are the quantiles 1/K ... (K - 1)/K of a baseline.
 
-        ``X`` (n, d), ``Y`` (n, c); NaN and infinite entries are left out. A constant column has
-        equal edges, a column without a finite value edges of zero. Fewer rows than cells are fine.
+        ``X`` (n, d), ``Y`` (n, c); NaN and infinite entries are left out. Values that hold more than
+        their share have a cell of their own, see ``edges_of``. A constant column has equal edges, a
+        column without a finite value edges of zero. Fewer rows than cells are fine.
         """
         if not 2 <= cells <= 256:
             raise ValueError(f"a grid has 2 to 256 cells per column, got {cells}")
         x, y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
         if x.ndim != 2 or y.ndim != 2 or x.shape[0] != y.shape[0]:
             raise ValueError(f"expected X (n, d) and Y (n, c), got {x.shape} and {y.shape}")
-        at = np.arange(1, cells) / cells
         hinges = np.array([0.25, 0.75])
-        # Rounding in the interpolation may swap neighbours by one unit in the last place.
         x_edges, y_edges = (
-            np.maximum.accumulate(np.nan_to_num(quantiles(part, at), nan=0.0), axis=0).T
+            np.array([edges_of(column, cells) for column in part.T]).reshape(-1, cells - 1)
             for part in (x, y)
         )
         x_centre, y_centre = (
@@ -135,6 +136,36 @@ class Grid:
         )
 
 
+def edges_of(column: Floats, cells: int) -> Floats:
+    """Return the ``cells`` - 1 edges of one column (n,), its finite values' quantiles.
+
+    A value that holds more than 1/K of them has a cell of its own, up to it from the value below,
+    and the others share the cells that are left: a crossed cell is exact only where it holds one
+    value, and a midhinge likes to lie beside such values. K values or fewer have a cell each.
+    """
+    values = column[np.isfinite(column)]
+    distinct, counts = np.unique(values, return_counts=True)
+    if distinct.size <= cells:
+        chosen = distinct[:-1] if distinct.size > 1 else distinct
+        return _padded(chosen if chosen.size else np.zeros(1), cells - 1)
+    heavy = counts * cells > values.size
+    fixed: set[float] = set()
+    for at in sorted(np.flatnonzero(heavy).tolist(), key=lambda index: -counts[index]):
+        alone = fixed | set(distinct[max(at - 1, 0) : at + 1].tolist()) - {distinct[-1]}
+        if len(alone) < cells:
+            fixed = alone
+    room = cells - 1 - len(fixed)
+    rest = np.repeat(distinct[~heavy], counts[~heavy]) if fixed else values
+    between: list[float] = []
+    if room and rest.size:
+        between = quantiles(rest[:, None], np.arange(1, room + 1) / (room + 1))[:, 0].tolist()
+    return _padded(np.unique([*fixed, *between]), cells - 1)
+
+
+def _padded(edges: Floats, size: int) -> Floats:
+    return np.concatenate([edges, np.full(size - edges.size, edges[-1])])
+
+
 def departed(state: CoMovement) -> Departed:
     """Say which columns of a window have left the grid that their cells are kept on.
 
@@ -169,7 +200,9 @@ def _coarse(sums: Floats, edges: Floats, low: Floats, high: Floats) -> Flags:
     usual = 1.0 / weight.shape[-1]
     exceeded = share > np.maximum(LARGEST_SHARE, baseline_shares(edges) + LARGEST_EXCESS)
     blurred = share * spread > max(LARGEST_SHARE, usual + LARGEST_EXCESS)
-    coarse = ((exceeded & (spread > _ATOM)) | blurred).any(axis=-1)
+    reach = _NARROW * (edges[:, -1:] - edges[:, :1])
+    wide = (spread > _ATOM) & (share * 2.0 * half > reach)
+    coarse = ((exceeded & wide) | blurred).any(axis=-1)
     left: Flags = coarse & (held[:, 0] >= FEWEST_ROWS)
     return left
 

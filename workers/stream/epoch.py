@@ -19,7 +19,7 @@ from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.grid import GridRecord
 from attributary.schemas.row import FeatureValue, Row
 from attributary.workers.maths.binning import midhinge_of_edges
-from attributary.workers.maths.grid import Grid, departed
+from attributary.workers.maths.grid import Departed, Grid, departed
 from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.stream.decode import Staged
 from attributary.workers.stream.encode import Batch, Refusal, encode, refuse_all
@@ -181,7 +181,8 @@ def propose_next(
 ) -> GridRecord | None:
     """Return a grid for rows that have left ``epoch``'s, or for a grid from too few rows, else None.
 
-    ``panes`` are all sketches of one block. The new edges are the quantiles of their digests.
+    ``panes`` are all sketches of one block. New edges are the quantiles of their digests, for the columns
+    that have left alone: a block is a poor baseline for the others.
     """
     if not panes:
         return None
@@ -196,7 +197,8 @@ def propose_next(
         y_digests.merge(pane.y_digests)
     rows = sum(pane.rows for pane in panes)
     scanty = epoch.record.rows < options.grid_rows <= rows
-    if not scanty and not departed(state).any:
+    left = departed(state)
+    if not scanty and not left.any:
         return None
     ranks = (np.arange(1024) + 0.5) / 1024
     grid = Grid.from_rows(
@@ -205,8 +207,22 @@ def propose_next(
         cells=epoch.grid.cells,
         epoch=epoch.record.epoch + 1,
     )
+    if not scanty:
+        grid = _with_columns(epoch.grid, grid, left)
+        rows = max(rows, epoch.record.rows)
     changes = {"epoch": grid.epoch, "rows": rows, **_edges(grid)}
     return epoch.record.model_copy(update=changes)
+
+
+def _with_columns(old: Grid, new: Grid, left: Departed) -> Grid:
+    """Return ``new``'s edges for the columns that have left, ``old``'s for the others."""
+    return Grid(
+        new.epoch,
+        np.where(left.x[:, None], new.x_edges, old.x_edges),
+        np.where(left.y[:, None], new.y_edges, old.y_edges),
+        np.where(left.x, new.x_reference, old.x_reference),
+        np.where(left.y, new.y_reference, old.y_reference),
+    )
 
 
 def _from_baseline(baseline: Baseline, layout: Layout, number: int) -> Grid:
