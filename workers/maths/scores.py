@@ -60,7 +60,10 @@ def estimate(N: Floats, D: Floats, pp: Floats, pu: Floats, uu: Floats, rows: Flo
     for K rows. The standard error is half of it over z, so that a score of 1 from a single row
     does not claim to be certain.
     """
-    known = D > 0.0
+    # Sums of values beyond the range of what they are kept in say nothing: a sentinel such as 1.8e308 in a
+    # column of small numbers.
+    with np.errstate(over="ignore", invalid="ignore"):
+        known = (D > 0.0) & np.isfinite(N + D + pp + pu + uu)
     mass = np.where(known, D, 1.0)
     ratio = np.clip(np.where(known, N, 0.0) / mass, -1.0, 1.0)
     score = 0.5 + ratio / 2.0
@@ -148,7 +151,7 @@ def scores_from_sums(
         denominator=denominator,
         strength=np.abs(2.0 * one.score - 1.0),
         strength_low=np.maximum(low, 0.0),
-        direction=np.sign(sums.N).astype(np.int8),
+        direction=np.sign(np.nan_to_num(sums.N, nan=0.0)).astype(np.int8),
         rank=ranks(low),
         effect=effect[0],
         effect_stderr=effect[1],
