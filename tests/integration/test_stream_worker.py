@@ -309,36 +309,26 @@ def _check_dead_letters(stage: Stage) -> None:
     assert set(found) == set(expected)
 
 
-def test_a_killed_worker_loses_and_repeats_nothing(stage: Stage) -> None:
-    rows = Rows.draw(3000, seed=4)
-    messages = rows.messages("m")
+def test_killed_workers_lose_and_repeat_nothing(stage: Stage) -> None:
+    rows, others = Rows.draw(2500, seed=5), Rows.draw(2500, seed=6)
+    pairs = zip(rows.messages("m"), others.messages("n"), strict=True)
+    messages = [message for pair in pairs for message in pair]
     stage.publish(messages[:1000])  # before any worker runs
-    worker = stage.start()
+    first = stage.start()
     stage.wait_for_rows("m", 1)
     stage.publish(messages[1000:2000], seconds=0.5)
-    worker.process.kill()
-    stage.publish(messages[2000:])
-    stage.start()
-    _same_scores(stage.settle({"m": 3000})["m"], rows)
-
-
-def test_of_two_workers_one_is_killed_and_the_other_takes_over(stage: Stage) -> None:
-    rows, others = Rows.draw(2000, seed=5), Rows.draw(2000, seed=6)
-    messages = [
-        m for pair in zip(rows.messages("m"), others.messages("n"), strict=True) for m in pair
-    ]
-    first = stage.start()
-    second = stage.start()
-    stage.publish(messages[:2000], seconds=1.0)
-    stage.wait_for_rows("m", 1)
-    stage.wait_for_rows("n", 1)
-    stage.publish(messages[2000:3000], seconds=0.5)
     first.process.kill()
-    stage.publish(messages[3000:])
-    found = stage.settle({"m": 2000, "n": 2000})
+    second, third = stage.start(), stage.start()
+    stage.publish(messages[2000:3000])
+    stage.wait_for_rows("m", 1001)
+    stage.wait_for_rows("n", 1001)
+    stage.publish(messages[3000:4000], seconds=0.5)
+    second.process.kill()
+    stage.publish(messages[4000:])
+    found = stage.settle({"m": 2500, "n": 2500})
     _same_scores(found["m"], rows)
     _same_scores(found["n"], others)
-    assert second.process.poll() is None
+    assert third.process.poll() is None
 
 
 def test_a_card_that_comes_later_gives_levels_and_groups(stage: Stage) -> None:

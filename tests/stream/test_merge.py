@@ -519,6 +519,29 @@ def test_extreme_values_make_messages_that_can_be_read() -> None:
             assert 0 <= by_name["a"].score <= 1
 
 
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_a_sentinel_beyond_all_range_leaves_its_column_without_a_verdict_and_no_other() -> None:
+    stream = Stream(size=1000)
+    merge = stream.merge()
+    stream.row(0, 0, rows=300)
+    feed(merge, stream.flush())
+    before = {f.name: f.score for f in windows(merge)["lifetime"].features}
+    sentinel = {"a": -1.7976931348623157e308, "b": 0.0}
+    row = {"model": "m", "features": sentinel, "outputs": [0.0], "time": START / 1000 + 1}
+    stream.add(0, json.dumps(row).encode())
+    feed(merge, stream.flush())
+    message = windows(merge)["lifetime"]
+    again = WindowAttribution.from_bytes(message.to_bytes())
+    by_name = {feature.name: feature for feature in again.features}
+    assert by_name["b"].score == pytest.approx(before["b"], abs=0.01)
+    assert (by_name["a"].score, by_name["a"].interval, by_name["a"].effective_rows) == (
+        0.5,
+        (0.0, 1.0),
+        0.0,
+    )
+
+
 def test_a_row_that_is_ages_older_than_a_half_life_weighs_nothing() -> None:
     of = the_card(windows=[Decayed(half_life_seconds=1), Lifetime()])
     stream = Stream(of)
