@@ -14,6 +14,7 @@ import signal
 from collections.abc import Awaitable, Callable
 
 import faust
+from aiokafka.errors import KafkaError
 from faust.app.base import BootStrategy
 from mode import Service
 
@@ -95,8 +96,13 @@ async def _run(
     services: list[Service] = [control, *groups]
     try:
         await app.start()
-        for service in services:
-            await app.add_runtime_dependency(service)
+        try:
+            for service in services:
+                await app.add_runtime_dependency(service)
+        except KafkaError as error:
+            raise BrokerError(
+                f"the broker at {connection.bootstrap} went away while the worker started: {error}"
+            ) from error
         ended = [stop.wait, *(service._crashed.wait for service in [app, *services])]
         for group in groups:
             await _first(group.joined.wait(), *(event() for event in ended))
