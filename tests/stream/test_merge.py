@@ -362,6 +362,21 @@ def test_lost_sketches_are_a_gap_and_what_follows_goes_on() -> None:
     assert (found.rows, found.rows_accepted, found.gaps) == (44, 60, 16)
 
 
+def test_a_block_that_retention_cut_through_counts_its_rest_once_and_the_loss_as_a_gap() -> None:
+    stream = Stream()
+    merge = stream.merge()
+    for second in range(28):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    assert rows_of(windows(merge))["lifetime"] == 28
+    stream.again(0, 20)  # offsets 16 to 19 are gone from the log
+    for second in range(20, 40):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    found = windows(merge)["lifetime"].accounting
+    assert (found.rows, found.rows_accepted, found.gaps) == (36, 36, 4)
+
+
 def test_an_old_owner_that_goes_on_takes_nothing_away_and_adds_nothing() -> None:
     stream = Stream()
     for second in range(10):

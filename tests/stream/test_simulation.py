@@ -15,7 +15,7 @@ from simulation import Faults, Merger, Simulation, compacted
 from attributary.workers.stream.open_sketches import OpenSketches
 from attributary.workers.stream.views import Held
 
-SCHEDULES = int(os.environ.get("SIMULATED_SCHEDULES", "200"))
+SCHEDULES = int(os.environ.get("SIMULATED_SCHEDULES", "150"))
 _CHUNK = 50
 # A planted fault has to be found within so many schedules; each is found within 100.
 _FOUND_WITHIN = 200
