@@ -5,6 +5,9 @@ The long form is ``make chaos``; docs/testing.md says what it does and what it f
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import time
 from collections import Counter
 
 import pytest
@@ -12,6 +15,11 @@ from broker_embedded import EmbeddedTestBroker
 from broker_kafka import KafkaBroker
 from chaos import Chaos, Options
 from chaos_faults import plan
+from command import Running
+
+from attributary.schemas.connection import Connection
+from attributary.schemas.topics import Topics
+from attributary.service.topics import create_topics
 
 pytestmark = pytest.mark.integration
 
@@ -22,6 +30,25 @@ def test_every_row_counts_once_whatever_dies(own_broker: EmbeddedTestBroker | Ka
     found = Chaos(own_broker, options, lines.append).run()
     assert len(found) == 8
     assert all(finding.holds for finding in found), "\n".join([*lines, *map(str, found)])
+
+
+def test_a_worker_stops_in_order_while_its_broker_is_away(
+    own_broker: EmbeddedTestBroker | KafkaBroker,
+) -> None:
+    connection, topics = Connection(bootstrap=own_broker.bootstrap), Topics.with_prefix("away.")
+    asyncio.run(create_topics(connection, topics))
+    worker = Running(
+        *("--bootstrap", connection.bootstrap, "--prefix", "away.", "stream", "--metrics-port", "0")
+    )
+    try:
+        worker.wait_for("ready broker")
+        own_broker.stop()
+        time.sleep(1.0)  # its fetches fail, and wait to be tried again
+        worker.process.send_signal(signal.SIGTERM)
+        assert worker.wait(15.0) == 0, worker.output
+        assert "Traceback" not in worker.output
+    finally:
+        worker.close()
 
 
 @pytest.mark.parametrize("broker_too", [False, True])

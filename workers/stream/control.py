@@ -17,6 +17,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.catalogue import ControlCatalogue
+from attributary.workers.stream.closing import close
 from attributary.workers.stream.ends import CatchUp
 
 
@@ -51,7 +52,7 @@ class ControlReader(Service):
     async def on_stop(self) -> None:
         """Close the consumer."""
         if self._consumer is not None:
-            await self._consumer.stop()
+            await close(self._consumer.stop())
 
     @Service.task
     async def _follow(self) -> None:

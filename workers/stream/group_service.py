@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from mode import Service
 
 from attributary.schemas.connection import Connection
+from attributary.workers.stream.closing import close
 from attributary.workers.stream.options import GroupOptions
 from attributary.workers.stream.producer import AcknowledgedProducer
 
@@ -67,8 +68,8 @@ class GroupService(Service, ConsumerRebalanceListener):
         if self._consumer is not None:
             async with self.lock:
                 await self.finish()
-            await self._consumer.stop()
-        await self.producer.stop()
+            await close(self._consumer.stop())
+        await close(self.producer.stop())
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Hand over."""

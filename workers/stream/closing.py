@@ -1,0 +1,30 @@
+"""Closes clients in order, whatever the broker does meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from aiokafka.errors import KafkaError
+
+_log = logging.getLogger(__name__)
+
+
+async def close(closing: Coroutine[Any, Any, None]) -> None:
+    """Await a client's own ``stop()``; what it could not do in order is logged.
+
+    While the broker is away, a cancelled fetch of aiokafka's comes out of its consumer's stop: it looks as
+    if the caller were cancelled, who must go on to close what else is open.
+    """
+    task = asyncio.ensure_future(closing)
+    await asyncio.wait({task})
+    if task.cancelled():
+        _log.info("closed a client whose broker is away")
+        return
+    error = task.exception()
+    if isinstance(error, KafkaError):
+        _log.info("closed a client without the broker: %s", error)
+    elif error is not None:
+        raise error
