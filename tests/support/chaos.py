@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from broker_embedded import EmbeddedTestBroker
@@ -119,14 +120,12 @@ class Chaos:
         """Publish a share of the rows with each fault, at full speed, until all is published and over."""
         began = time.monotonic()
         threads = [
-            threading.Thread(target=self._suffer, args=(slot, faults, began), daemon=True)
-            for slot in self.slots.values()
+            threading.Thread(target=self._guard, args=(work, *arguments), daemon=True)
+            for work, arguments in [
+                *((self._suffer, (slot, faults, began)) for slot in self.slots.values()),
+                (self._publish, (workload, faults, publisher, began)),
+            ]
         ]
-        threads.append(
-            threading.Thread(
-                target=self._publish, args=(workload, faults, publisher, began), daemon=True
-            )
-        )
         for thread in threads:
             thread.start()
         # In this thread, because a broker dies with the thread that started it.
@@ -141,17 +140,20 @@ class Chaos:
                 self._progress(publisher, watch)
             time.sleep(0.1)
 
+    def _guard(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Do the work; what goes wrong with it is a finding."""
+        try:
+            work(*arguments)
+        except Exception as error:
+            self._trouble.append(f"{work.__name__}: {error!r}")
+
     def _publish(
         self, workload: Workload, faults: list[Fault], publisher: Publisher, began: float
     ) -> None:
         starts = [0.0, *(fault.at - 0.3 for fault in faults)]
         for at, share in zip(starts, workload.shares(len(starts)), strict=True):
             time.sleep(max(0.0, began + at - time.monotonic()))
-            try:
-                workload.publish(publisher, share)
-            except TimeoutError as error:
-                self._trouble.append(str(error))
-                return
+            workload.publish(publisher, share)
 
     def _suffer(self, slot: Slot, faults: list[Fault], began: float) -> None:
         for fault in faults:
