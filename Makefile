@@ -6,6 +6,10 @@ VENV ?= .venv
 EXTRAS ?= dev
 SECONDS ?=
 DATASET ?=
+SEED ?=
+ROWS ?=
+FAULTS ?=
+BROKER ?=
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -18,12 +22,13 @@ DEPENDENCIES := $(VENV)/dependencies-$(subst $(comma),-,$(EXTRAS)).stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-kafka lint format bench clean
+.PHONY: help setup demo test test-kafka chaos lint format bench clean
 
 help:
 	@echo "make demo        real rows through the whole pipeline, with a live table (SECONDS=30 DATASET=digits)"
 	@echo "make test        all tests, on the embedded broker (ARGS='-k windows')"
 	@echo "make test-kafka  the integration tests again, on Apache Kafka (needs Java 17 and Maven)"
+	@echo "make chaos       rows while workers and broker die (SEED='1 2' ROWS=200000 FAULTS=24 BROKER=kafka)"
 	@echo "make lint        ruff, strict mypy and the import contracts"
 	@echo "make format      let ruff rewrite the sources"
 	@echo "make bench       measure, and rewrite docs/performance.md (ARGS=--quick)"
@@ -41,6 +46,10 @@ test: setup
 
 test-kafka: setup
 	$(BIN)/pytest -m integration --broker kafka $(ARGS)
+
+chaos: setup
+	$(BIN)/python tests/support/chaos.py $(if $(SEED),--seed $(SEED)) $(if $(ROWS),--rows $(ROWS)) \
+	  $(if $(FAULTS),--faults $(FAULTS)) $(if $(BROKER),--broker $(BROKER)) $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .
