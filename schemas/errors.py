@@ -30,6 +30,7 @@ class Reason(str, Enum):
     BAD_WEIGHT = "bad_weight"
     BAD_TIME = "bad_time"
     FAR_FUTURE = "far_future"
+    TOO_MANY_PANES = "too_many_panes"
     TOO_LARGE = "too_large"
     TOO_MANY_MODELS = "too_many_models"
 

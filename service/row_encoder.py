@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from attributary.schemas.errors import Reason, RejectedError
-from attributary.schemas.row import Row, event_time_ms, model_name
+from attributary.schemas.row import MAX_WEIGHT, MIN_WEIGHT, Row, event_time_ms, model_name
 
 _PLAIN = frozenset({float, int, bool, str, type(None)})
 MAX_ROW_BYTES = 900_000  # a message of one row stays below Kafka's default limit of 1 MiB
@@ -312,8 +312,9 @@ def _weight(value: Any) -> float:
         weight = float(value)
     except (TypeError, ValueError, OverflowError):
         weight = math.nan
-    if not 0 < weight < math.inf:
+    if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
         raise RejectedError(
-            Reason.BAD_WEIGHT, f"weight must be above 0 and finite, got {value!r:.80}"
+            Reason.BAD_WEIGHT,
+            f"weight must lie between {MIN_WEIGHT:g} and {MAX_WEIGHT:g}, got {value!r:.80}",
         )
     return weight

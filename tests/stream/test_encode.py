@@ -14,7 +14,7 @@ from attributary.schemas.errors import Reason
 from attributary.schemas.row import Row
 from attributary.workers.maths.sample import hash_ids
 from attributary.workers.stream.decode import Record, Staged, decode
-from attributary.workers.stream.encode import Batch, Refusal, encode, refuse_all
+from attributary.workers.stream.encode import Batch, Refusal, TimeRule, encode, refuse_all
 from attributary.workers.stream.options import IngestOptions
 
 LAYOUT = layout(card("a"))
@@ -33,7 +33,7 @@ def _arrow(offset: int, **columns: Any) -> Staged:
 
 
 def _encode(*staged: Staged, place: str | None = None) -> list[Batch | Refusal]:
-    return list(encode(staged, LAYOUT, FUTURE, place))
+    return list(encode(staged, LAYOUT, TimeRule(FUTURE, 10_000, (), 1000), place))
 
 
 def _times(*staged: Staged) -> list[int]:
@@ -161,3 +161,29 @@ def test_all_waiting_rows_of_a_record_are_refused_together() -> None:
     assert [(r.record.offset, r.rows) for r in found] == [(1, 2), (2, 2), (3, 1)]
     assert [[e.index for e in r.errors] for r in found] == [[0, 3], [], [0]]
     assert {(r.reason, r.message) for r in found} == {(Reason.TOO_LARGE, "why")}
+
+
+def test_a_block_takes_rows_in_so_many_panes_and_no_more() -> None:
+    rule = TimeRule(FUTURE, 10_000, [NOW // 10_000], 2)
+    times = [NOW, NOW - 20_000, NOW - 40_000, NOW - 19_999, NOW + 5]
+    staged = [_row(offset, time / 1000) for offset, time in enumerate(times)]
+    *_, refused = parts = list(encode(staged, LAYOUT, rule, None))
+    assert isinstance(parts[0], Batch)
+    # The second pane is that of the second row; the third row would make a third.
+    assert parts[0].times.tolist() == [NOW, NOW - 20_000, NOW - 19_999, NOW + 5]
+    assert isinstance(refused, Refusal)
+    assert (refused.record.offset, refused.reason) == (2, Reason.TOO_MANY_PANES)
+    assert "publish in time order" in refused.message
+
+
+def test_panes_are_bounded_alike_in_arrow_rows() -> None:
+    rule = TimeRule(FUTURE, 10_000, (), 1)
+    columns = {"_time": pa.array([NOW / 1000 - 50, NOW / 1000 + 4000])}
+    batch, refused = encode([_arrow(3, **columns)], LAYOUT, rule, None)
+    assert isinstance(batch, Batch)
+    assert isinstance(refused, Refusal)
+    assert batch.times.tolist() == [NOW - 50_000]
+    assert [error.reason for error in refused.errors] == [Reason.FAR_FUTURE]
+    (again,) = encode([_arrow(4)], LAYOUT, rule, None)
+    assert isinstance(again, Refusal)
+    assert [error.reason for error in again.errors] == [Reason.TOO_MANY_PANES] * 2

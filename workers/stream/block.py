@@ -19,7 +19,7 @@ from attributary.schemas.row import RowError
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.stream.decode import Record, Staged, decode
-from attributary.workers.stream.encode import Batch, Refusal, encode, refusal
+from attributary.workers.stream.encode import Batch, Refusal, TimeRule, encode, refusal
 from attributary.workers.stream.epoch import Epoch
 from attributary.workers.stream.options import IngestOptions
 
@@ -59,6 +59,13 @@ class ModelBlock:
     def waiting(self) -> int:
         """Rows that wait for a grid."""
         return sum(staged.rows for staged in self.staged)
+
+    def time_rule(self, options: IngestOptions) -> TimeRule:
+        """Return which event times the block still takes of this model."""
+        assert self.epoch is not None  # noqa: S101
+        width = self.epoch.record.pane_ms
+        panes = (pane // width for pane in self.panes)
+        return TimeRule(options.max_future_seconds, width, panes, options.max_panes)
 
     def add(self, batch: Batch) -> None:
         """Count usable rows in their panes."""
@@ -148,7 +155,8 @@ class Block:
             return
         staged, model.staged = model.staged, []
         place = f"{self.topic}/{self.partition}" if model.epoch.record.samples else None
-        for part in encode(staged, model.epoch.layout, self.options.max_future_seconds, place):
+        rule = model.time_rule(self.options)
+        for part in encode(staged, model.epoch.layout, rule, place):
             if isinstance(part, Batch):
                 model.add(part)
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -40,8 +40,63 @@ class Refusal:
     errors: tuple[RowError, ...] = ()
 
 
+class TimeRule:
+    """Which event times a block takes: none too far ahead, and in no more than so many panes.
+
+    Each pane is a sketch: rows scattered over a year must not make one each. ``panes`` are the starts of
+    those that the block has; what is admitted is added to a copy.
+    """
+
+    def __init__(
+        self, max_future_seconds: float, pane_ms: int, panes: Iterable[int], most: int
+    ) -> None:
+        self._max_future = max_future_seconds
+        self._pane_ms = pane_ms
+        self._panes = set(panes)
+        self._most = most
+
+    def check(self, time: int, record: Record) -> None:
+        """Raise RejectedError where a row of this event time cannot be counted."""
+        ahead = (time - record.timestamp) / 1000
+        if ahead > self._max_future:
+            raise RejectedError(
+                Reason.FAR_FUTURE,
+                f"event time is {ahead:.0f} s ahead of the broker's clock, at most "
+                f"{self._max_future:g} s is allowed; numbers are seconds since 1970",
+            )
+        pane = time // self._pane_ms
+        if pane not in self._panes and len(self._panes) >= self._most:
+            raise RejectedError(
+                Reason.TOO_MANY_PANES,
+                f"event times of one block lie in more than {self._most} panes of "
+                f"{self._pane_ms / 1000:g} s; publish in time order, or set wider panes on the card",
+            )
+        self._panes.add(pane)
+
+    def check_all(
+        self, times: npt.NDArray[np.int64], record: Record
+    ) -> tuple[npt.NDArray[np.bool_], list[RowError]]:
+        """Return which rows of one record can be counted (n,), and why the others cannot."""
+        usable = np.ones(len(times), dtype=bool)
+        errors: list[RowError] = []
+        # One row decides for its pane, except that only some of a pane may be too far ahead.
+        panes = times // self._pane_ms
+        late = (times - record.timestamp) / 1000 > self._max_future
+        _, first, group = np.unique(
+            np.stack([panes, late]), axis=1, return_index=True, return_inverse=True
+        )
+        for kind in np.argsort(first):
+            try:
+                self.check(int(times[first[kind]]), record)
+            except RejectedError as error:
+                rows = np.flatnonzero(group.ravel() == kind)
+                usable[rows] = False
+                errors += [RowError(int(row), error.reason, str(error)) for row in rows]
+        return usable, sorted(errors, key=lambda error: error.index)
+
+
 def encode(
-    staged: Sequence[Staged], layout: Layout, max_future_seconds: float, place: str | None
+    staged: Sequence[Staged], layout: Layout, rule: TimeRule, place: str | None
 ) -> Iterator[Batch | Refusal]:
     """Yield the rows as arrays in order.
 
@@ -49,14 +104,14 @@ def encode(
     """
     for is_row, run in groupby(staged, lambda entry: isinstance(entry.content, Row)):
         if is_row:
-            yield from _encode_rows(list(run), layout, max_future_seconds, place)
+            yield from _encode_rows(list(run), layout, rule, place)
         else:
             for entry in run:
-                yield from _encode_arrow(entry, layout, max_future_seconds, place)
+                yield from _encode_arrow(entry, layout, rule, place)
 
 
 def _encode_rows(
-    staged: list[Staged], layout: Layout, max_future: float, place: str | None
+    staged: list[Staged], layout: Layout, rule: TimeRule, place: str | None
 ) -> Iterator[Batch | Refusal]:
     rows = [entry.content for entry in staged if isinstance(entry.content, Row)]
     encoded = layout.encode(rows)
@@ -67,8 +122,7 @@ def _encode_rows(
         record = staged[index].record
         try:
             time = times[position] = event_time_ms(rows[index].time, record.timestamp)
-            if _ahead(time, record) > max_future:
-                raise RejectedError(Reason.FAR_FUTURE, _far_future(time, record, max_future))
+            rule.check(time, record)
         except RejectedError as error:
             usable[position] = False
             errors.append(RowError(index, error.reason, str(error)))
@@ -87,7 +141,7 @@ def _encode_rows(
 
 
 def _encode_arrow(
-    entry: Staged, layout: Layout, max_future: float, place: str | None
+    entry: Staged, layout: Layout, rule: TimeRule, place: str | None
 ) -> Iterator[Batch | Refusal]:
     record, rows = entry.record, entry.content
     assert isinstance(rows, ArrowRows)  # noqa: S101
@@ -99,25 +153,15 @@ def _encode_arrow(
     times = rows.time
     if times is None:
         times = np.full(rows.rows, record.timestamp, dtype=np.int64)
-    usable = (times - record.timestamp) / 1000 <= max_future
+    usable, errors = rule.check_all(times, record)
     if usable.any():
         hashes = None
         if place is not None:
             ids = rows.ids or [_place(place, record, index) for index in range(rows.rows)]
             hashes = hash_ids(ids)
         yield _batch(encoded.X, encoded.Y, encoded.weight, times, hashes, usable)
-    if not usable.all():
-        yield refusal(
-            record,
-            [
-                RowError(
-                    int(index),
-                    Reason.FAR_FUTURE,
-                    _far_future(int(times[index]), record, max_future),
-                )
-                for index in np.flatnonzero(~usable)
-            ],
-        )
+    if errors:
+        yield refusal(record, errors)
 
 
 def refuse_all(staged: Sequence[Staged], reason: Reason, message: str) -> Iterator[Refusal]:
@@ -152,17 +196,6 @@ def _batch(
         None if weight is None else weight[usable],
         times[usable],
         None if hashes is None else hashes[usable],
-    )
-
-
-def _ahead(time: int, record: Record) -> float:
-    return (time - record.timestamp) / 1000
-
-
-def _far_future(time: int, record: Record, most: float) -> str:
-    return (
-        f"event time is {_ahead(time, record):.0f} s ahead of the broker's clock, at most "
-        f"{most:g} s is allowed; numbers are seconds since 1970"
     )
 
 

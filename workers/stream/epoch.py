@@ -22,7 +22,7 @@ from attributary.workers.maths.binning import midhinge_of_edges
 from attributary.workers.maths.grid import Departed, Grid, departed
 from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.stream.decode import Staged
-from attributary.workers.stream.encode import Batch, Refusal, encode, refuse_all
+from attributary.workers.stream.encode import Batch, Refusal, TimeRule, encode, refuse_all
 from attributary.workers.stream.layout import Layout, output_names
 from attributary.workers.stream.options import IngestOptions
 
@@ -151,7 +151,8 @@ def _first_grid(
     options: IngestOptions,
 ) -> GridRecord | list[Refusal]:
     layout = learn_layout(card, [entry.content for entry in staged], options)
-    parts = list(encode(staged, layout, options.max_future_seconds, place=None))
+    rule = TimeRule(options.max_future_seconds, pane_ms(card), (), options.max_panes)
+    parts = list(encode(staged, layout, rule, place=None))
     batches = [part for part in parts if isinstance(part, Batch)]
     if not batches:
         return [part for part in parts if isinstance(part, Refusal)]

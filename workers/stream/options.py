@@ -50,6 +50,9 @@ class IngestOptions(GroupOptions):
     )
     max_outputs: Count = 100
     max_models: Count = Field(default=1000, description="Models of one worker; more are rejected.")
+    max_panes: Count = Field(
+        default=2000, description="Panes of one model in one block; rows of more are rejected."
+    )
     max_message_bytes: Count = Field(default=8 * 2**20, description="Larger messages are rejected.")
     max_message_rows: Count = 100_000
 
