@@ -79,7 +79,8 @@ class CsvFile:
         try:
             return pa.csv.open_csv(
                 cast("IO[bytes]", unzipped),
-                read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES),
+                # In one thread, or a broken line does not know its number.
+                read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
                 parse_options=pa.csv.ParseOptions(
                     delimiter="\t" if ".tsv" in self._path.suffixes else ",",
                     newlines_in_values=True,

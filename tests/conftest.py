@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import signal
 import uuid
 from collections.abc import Iterator
 from typing import Protocol
@@ -14,6 +16,19 @@ from broker_kafka import KafkaBroker
 from attributary.schemas.connection import Connection
 from attributary.schemas.topics import Topics
 from attributary.service.topics import create_topics
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what runs in the background so, and the commands under test would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def log_levels() -> Iterator[None]:
+    """End with the test what a command called in this process sets for its own."""
+    library = logging.getLogger("aiokafka")
+    before = library.level
+    yield
+    library.setLevel(before)
 
 
 class Broker(Protocol):
