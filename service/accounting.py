@@ -20,6 +20,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError
 from attributary.schemas.manifest import Manifest
 from attributary.schemas.topics import Topics
+from attributary.workers.stream.closing import close
 
 MANIFEST_KEY = b"m|"
 _FETCH_BYTES = 16 * 2**20
@@ -231,7 +232,7 @@ class AccountingReader:
         try:
             await consumer.start()
         except KafkaError as error:
-            await consumer.stop()
+            await close(consumer.stop())
             raise self._unreachable(error) from None
         self._consumer = consumer
         return self
@@ -244,7 +245,7 @@ class AccountingReader:
     ) -> None:
         """Disconnect."""
         if self._consumer is not None:
-            await self._consumer.stop()
+            await close(self._consumer.stop())
 
     def manifests(self) -> Iterator[Manifest]:
         """Yield what holds of every block that has been read."""
