@@ -20,6 +20,8 @@ SESSION_SECONDS = 6.0
 # At most so long may a worker take to be ready, or to stop, on a busy machine.
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 20.0
+# The exit code of a command that says in one line what is wrong.
+_FAILED = 2
 # As whoever supervises processes would wait before it starts one again.
 _PATIENCE_SECONDS = 1.0
 #: Kinds and how often they come, of 20.
@@ -114,7 +116,7 @@ class Slot:
     def tend(self, broker_away: bool) -> None:
         """See whether the worker has become ready, or has ended by itself; then start another.
 
-        Only one that starts while the broker is away may end by itself.
+        Only one that starts while the broker is away may end by itself, and must say so in order.
         """
         if not self.lock.acquire(blocking=False):
             return  # it is being ended
@@ -129,7 +131,7 @@ class Slot:
             if code is None:
                 return
             said = f"{self.name} ended by itself with {code}: {worker.output.splitlines()[-1:]}"
-            if self.ready or not broker_away:
+            if self.ready or not broker_away or code != _FAILED:
                 self.complaints.append(said)
             self.note(said)
             self._gone()
