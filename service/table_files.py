@@ -6,7 +6,7 @@ import gzip
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.csv
@@ -18,18 +18,6 @@ _BLOCK_BYTES = 4 * 2**20
 _BATCH_ROWS = 16_384
 
 Reject = Callable[[str], None]
-
-
-class TableFile(Protocol):
-    """A file of typed columns. ``progress`` is (done, total) in the file's own measure."""
-
-    schema: Any
-
-    def batches(self, columns: Collection[str]) -> Iterator[Any]:
-        """Yield record batches of some columns."""
-
-    def progress(self) -> tuple[int, int]:
-        """Return how far reading is."""
 
 
 class CsvFile:
