@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka import AIOKafkaProducer
+from records import read_topic
 
 from attributary import Publisher, subscribe
 from attributary.schemas.attribution import (
@@ -31,7 +32,6 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError, ConfigurationError
 from attributary.schemas.row import Row, decode_json_rows
 from attributary.schemas.topics import Topics
-from attributary.service.reader import Reader
 from attributary.service.topics import create_topics
 
 pytestmark = pytest.mark.integration
@@ -46,24 +46,9 @@ for index in range(1000):
 """
 
 
-def _records(connection: Connection, topic: str) -> list[ConsumerRecord]:
-    async def read() -> list[ConsumerRecord]:
-        reader = Reader(connection, [topic], from_beginning=True, follow=False)
-        await reader.start()
-        found: list[ConsumerRecord] = []
-        try:
-            while (records := await reader.read()) is not None:
-                found += records
-        finally:
-            await reader.stop()
-        return found
-
-    return asyncio.run(read())
-
-
 def _rows(connection: Connection, topics: Topics) -> list[Row]:
     rows = []
-    for record in _records(connection, topics.rows):
+    for record in read_topic(connection, topics.rows):
         model = dict(record.headers)["model"].decode()
         found = decode_json_rows(record.value, model=model)
         assert not found.errors
@@ -94,7 +79,7 @@ def test_rows_arrive_as_they_were_published(connection: Connection, topics: Topi
         publisher.publish(np.array([1.0, math.nan]), np.array([0.25, 0.75]), id=2, time=2.0)
         assert publisher.flush()
         assert (publisher.published, publisher.pending) == (2, 0)
-    (record,) = _records(connection, topics.rows)
+    (record,) = read_topic(connection, topics.rows)
     assert dict(record.headers) == {"content-type": b"application/json", "model": b"m"}
     assert record.key is None
     assert _rows(connection, topics) == [
@@ -148,7 +133,7 @@ def test_rows_without_a_key_spread_evenly(connection: Connection, topics: Topics
         for index in range(40):
             publisher.publish({"x": index}, 1.0)
             assert publisher.flush()
-    found = Counter(record.partition for record in _records(connection, topics.rows))
+    found = Counter(record.partition for record in read_topic(connection, topics.rows))
     assert sorted(found.values()) == [10, 10, 10, 10]
 
 

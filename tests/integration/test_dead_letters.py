@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from command import Running, error_line, run, wait_until
+from records import read_topic
 
 from attributary.schemas.arrow import ARROW_CONTENT, decode_arrow_rows, encode_arrow_rows
 from attributary.schemas.connection import Connection
@@ -32,7 +33,6 @@ from attributary.service.accounting import Accounting, read_accounting
 from attributary.service.letter_index import LetterIndex, read_index
 from attributary.service.letter_retry import Outcome, Retry
 from attributary.service.main import main
-from attributary.service.reader import Reader
 from attributary.workers.stream.outgoing import Outgoing
 from attributary.workers.stream.producer import AcknowledgedProducer
 
@@ -135,19 +135,7 @@ async def _commit(connection: Connection, topics: Topics, offsets: dict[int, int
 @pytest.fixture
 def published(connection: Connection, topics: Topics) -> Callable[[], list[ConsumerRecord]]:
     """The records of the rows topic."""
-
-    async def read() -> list[ConsumerRecord]:
-        reader = Reader(connection, [topics.rows], from_beginning=True, follow=False)
-        await reader.start()
-        found: list[ConsumerRecord] = []
-        try:
-            while (records := await reader.read()) is not None:
-                found += records
-        finally:
-            await reader.stop()
-        return found
-
-    return lambda: asyncio.run(read())
+    return lambda: read_topic(connection, topics.rows)
 
 
 def _listed(attributary: Command, *arguments: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from command import Running
+from records import read_topic
 
 from attributary.schemas.arrow import encode_arrow_rows
 from attributary.schemas.attribution import WindowAttribution
@@ -24,7 +25,6 @@ from attributary.schemas.dead_letter import DeadLetter
 from attributary.schemas.errors import Reason
 from attributary.schemas.topics import Topics
 from attributary.service.accounting import Accounting, AccountingReader
-from attributary.service.reader import Reader
 from attributary.service.supervisor import READY
 from attributary.workers.maths.cir import cir
 
@@ -166,19 +166,7 @@ class Stage:
 
     def records(self, topic: str) -> list[ConsumerRecord]:
         """Return all that is in a topic."""
-
-        async def read() -> list[ConsumerRecord]:
-            reader = Reader(self.connection, [topic], from_beginning=True, follow=False)
-            await reader.start()
-            found: list[ConsumerRecord] = []
-            try:
-                while (records := await reader.read()) is not None:
-                    found += records
-            finally:
-                await reader.stop()
-            return found
-
-        return asyncio.run(read())
+        return read_topic(self.connection, topic)
 
     def accounting(self) -> Accounting:
         """Return what the manifests say of every offset of the rows topic."""
