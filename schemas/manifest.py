@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from attributary.schemas.message import Message
 
+#: What the keys of manifests begin with: they share their topic with sketches.
+MANIFEST_KEY = b"m|"
+
 
 class ModelCount(BaseModel):
     """Rows of one model in one block. Times are milliseconds since the epoch."""
@@ -61,4 +64,4 @@ class Manifest(Message):
         """Kafka key: one record per block survives compaction, and the one that seals it besides:
         an old owner's later, unfinished one must not take its place."""
         sealed = "|sealed" if self.sealed else ""
-        return f"m|{self.topic}|{self.partition}|{self.block}{sealed}".encode()
+        return MANIFEST_KEY + f"{self.topic}|{self.partition}|{self.block}{sealed}".encode()

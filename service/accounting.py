@@ -13,16 +13,15 @@ from itertools import pairwise
 from types import TracebackType
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError
-from attributary.schemas.manifest import Manifest
+from attributary.schemas.manifest import MANIFEST_KEY, Manifest
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.closing import close
+from attributary.workers.stream.control import topic_partitions
 
-MANIFEST_KEY = b"m|"
 _FETCH_BYTES = 16 * 2**20
 
 Source = tuple[str, int]
@@ -284,25 +283,12 @@ class AccountingReader:
 
     async def _find_partitions(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """Return the partitions of rows and of sketches; BrokerError where a topic is missing."""
-        admin = AIOKafkaAdminClient(**self._connection.client_arguments())
+        rows, sketches = self._topics.rows, self._topics.sketches
         try:
-            await admin.start()
-            described = {topic["topic"]: topic for topic in await admin.describe_topics()}
+            found = await topic_partitions(self._connection, [rows, sketches])
         except KafkaError as error:
             raise self._unreachable(error) from None
-        finally:
-            await admin.close()
-        for name in (self._topics.rows, self._topics.sketches):
-            if name not in described:
-                raise BrokerError(
-                    f"the broker at {self._connection.bootstrap} has no topic {name!r}; "
-                    "create the topics with: attributary topics create"
-                )
-        rows, sketches = (
-            [TopicPartition(name, part["partition"]) for part in described[name]["partitions"]]
-            for name in (self._topics.rows, self._topics.sketches)
-        )
-        return rows, sketches
+        return [p for p in found if p.topic == rows], [p for p in found if p.topic == sketches]
 
     def _unreachable(self, error: KafkaError) -> BrokerError:
         return BrokerError(

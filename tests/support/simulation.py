@@ -20,7 +20,7 @@ import numpy as np
 from attributary.schemas.arrow import encode_arrow_rows
 from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.card import Baseline, Feature, Lifetime, ModelCard, Tumbling
-from attributary.schemas.manifest import Manifest
+from attributary.schemas.manifest import MANIFEST_KEY, Manifest
 from attributary.schemas.sketch import decode_sketch, encode_sketch
 from attributary.workers.maths.cir import cir
 from attributary.workers.stream.catalogue import ControlCatalogue
@@ -202,7 +202,7 @@ class Merger:
         core = self.cores[partition]
         start = self._read[partition]
         for sent in log[start : start + most]:
-            if sent.key.startswith(b"m|"):
+            if sent.key.startswith(MANIFEST_KEY):
                 core.add_manifest(Manifest.from_bytes(sent.value), sent.clock)
             else:
                 core.add_sketch(*decode_sketch(sent.value), sent.clock)
@@ -590,7 +590,7 @@ class Simulation:
         for log in self.sketches:
             blocks: dict[tuple[int, int], Manifest] = {}
             for sent in log:
-                if not sent.key.startswith(b"m|"):
+                if not sent.key.startswith(MANIFEST_KEY):
                     continue
                 manifest = Manifest.from_bytes(sent.value)
                 known = blocks.get((manifest.partition, manifest.block))
@@ -613,14 +613,14 @@ class Simulation:
         sealed: dict[tuple[int, int], int] = {}
         for log in self.sketches:
             for sent in log:
-                if sent.key.startswith(b"m|"):
+                if sent.key.startswith(MANIFEST_KEY):
                     manifest = Manifest.from_bytes(sent.value)
                     if manifest.sealed:
                         sealed[manifest.partition, manifest.block] = manifest.upto
         found: dict[bytes, set[bytes]] = {}
         for log in self.sketches:
             for sent in log:
-                if not sent.key.startswith(b"m|"):
+                if not sent.key.startswith(MANIFEST_KEY):
                     header, body = decode_sketch(sent.value)
                     if sealed.get((header.partition, header.block)) == header.upto:
                         key = b"%s|%d" % (sent.key[1:], header.epoch)

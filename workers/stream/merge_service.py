@@ -14,7 +14,7 @@ from mode import Service
 from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import RejectedError
-from attributary.schemas.manifest import Manifest
+from attributary.schemas.manifest import MANIFEST_KEY, Manifest
 from attributary.schemas.sketch import decode_sketch
 from attributary.schemas.topics import Topics
 from attributary.workers.maths.wire import IncompatibleStateError
@@ -57,7 +57,16 @@ class MergeService(GroupService):
 
     async def take_over(self, partitions: list[TopicPartition]) -> None:
         """Read the partitions from their beginning."""
-        await self._begin(partitions)
+        if not partitions:
+            return
+        beginnings = await self.consumer.beginning_offsets(partitions)
+        count = await self.producer.partitions(self._topics.sketches)
+        for partition in partitions:
+            self.consumer.seek(partition, beginnings[partition])
+            self._cores[partition] = MergePartition(
+                self._catalogue, self._options, _owner(partition.partition, count)
+            )
+            self._catching_up[partition] = CatchUp(self.consumer, [partition])
 
     async def hand_over(self, partitions: list[TopicPartition]) -> None:
         """Forget the partitions; their next owner reads the same log."""
@@ -69,18 +78,6 @@ class MergeService(GroupService):
     async def finish(self) -> None:
         """Publish what has changed."""
         await self._publish()
-
-    async def _begin(self, partitions: list[TopicPartition]) -> None:
-        if not partitions:
-            return
-        beginnings = await self.consumer.beginning_offsets(partitions)
-        count = await self.producer.partitions(self._topics.sketches)
-        for partition in partitions:
-            self.consumer.seek(partition, beginnings[partition])
-            self._cores[partition] = MergePartition(
-                self._catalogue, self._options, _owner(partition.partition, count)
-            )
-            self._catching_up[partition] = CatchUp(self.consumer, [partition])
 
     @Service.task
     async def _read(self) -> None:
@@ -112,7 +109,7 @@ class MergeService(GroupService):
         if record.value is None:
             return
         try:
-            if (record.key or b"").startswith(b"m|"):
+            if (record.key or b"").startswith(MANIFEST_KEY):
                 core.add_manifest(Manifest.from_bytes(record.value), record.timestamp)
             else:
                 core.add_sketch(*decode_sketch(record.value), record.timestamp)
@@ -126,7 +123,7 @@ class MergeService(GroupService):
         started = time.monotonic()
         now = round(time.time() * 1000)
         stale = [partition for partition, core in self._cores.items() if core.stale]
-        await self._begin(stale)
+        await self.take_over(stale)
         for partition, core in self._cores.items():
             if not await self._caught_up(partition):
                 continue

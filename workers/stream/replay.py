@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import ConfigurationError
-from attributary.schemas.manifest import Manifest
+from attributary.schemas.manifest import MANIFEST_KEY, Manifest
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.control import ControlReader, topic_partitions
@@ -197,7 +197,7 @@ async def _live_epochs(
     log = await OrderedLog.open(consumer, partitions, None, None, align=1)
     best: dict[tuple[int, int], Manifest] = {}
     async for _, record in log:
-        if record.value is None or not (record.key or b"").startswith(b"m|"):
+        if record.value is None or not (record.key or b"").startswith(MANIFEST_KEY):
             continue
         manifest = Manifest.from_bytes(record.value)
         place = (manifest.partition, manifest.block)
