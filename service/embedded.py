@@ -17,7 +17,8 @@ import psutil
 
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError, ConfigurationError
-from attributary.service import reach, tether
+from attributary.service import reach
+from attributary.workers import tether
 
 HOST = "127.0.0.1"
 _START_SECONDS = 10.0

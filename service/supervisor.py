@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 
-from attributary.service import tether
+from attributary.workers import tether
 
 READY = "ready"
 _POLL_SECONDS = 0.1

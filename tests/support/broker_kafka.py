@@ -12,8 +12,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attributary.service import reach, tether
+from attributary.service import reach
 from attributary.service.embedded import HOST, free_port
+from attributary.workers import tether
 
 POM = Path(__file__).parents[1] / "kafka" / "pom.xml"
 _START_SECONDS = 60.0

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import IO
 
@@ -27,12 +27,16 @@ def spawn(
     *,
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
     watch: bool = not sys.platform.startswith("linux"),
 ) -> subprocess.Popen[bytes]:
     """Start ``command`` in a session of its own, without input; it dies with its parent.
 
     On Linux the kernel ties the child to the *thread* that starts it, so start it from a thread
-    that lives as long as the child should, such as the main one. ``watch`` chooses the watcher.
+    that lives as long as the child should, such as the main one. ``env``: its whole environment,
+    None for this process's. ``pass_fds``: descriptors that it keeps, with their numbers. ``watch``
+    chooses the watcher.
     """
     mode = "watch" if watch else "exec"
     return subprocess.Popen(  # noqa: S603
@@ -40,6 +44,8 @@ def spawn(
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
+        env=env,
+        pass_fds=pass_fds,
         start_new_session=True,
     )
 
@@ -64,7 +70,7 @@ def _become(parent: int, command: list[str]) -> None:
 
 
 def _watch(parent: int, command: list[str]) -> int:
-    child = subprocess.Popen(command)  # noqa: S603
+    child = subprocess.Popen(command, close_fds=False)  # noqa: S603
 
     def forward(number: int, _frame: FrameType | None) -> None:
         child.send_signal(number)

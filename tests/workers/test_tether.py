@@ -12,7 +12,7 @@ import psutil
 import pytest
 from command import wait_until
 
-from attributary.service import tether
+from attributary.workers import tether
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -36,7 +36,7 @@ def _spawn(code: str, watch: bool) -> subprocess.Popen[bytes]:
 def test_a_killed_parent_takes_its_child_along(watch):
     code = (
         "import subprocess, sys, time\n"
-        "from attributary.service import tether\n"
+        "from attributary.workers import tether\n"
         f"child = tether.spawn({_SLEEP!r}, stdout=subprocess.PIPE, watch={watch})\n"
         "child.stdout.readline(); print(child.pid, flush=True); time.sleep(60)\n"
     )
@@ -101,3 +101,24 @@ def test_a_child_has_a_session_of_its_own_and_no_input():
     session, read = said.split()
     assert int(session) == process.pid != os.getsid(0)
     assert read == b"''"
+
+
+@pytest.mark.parametrize("watch", _WAYS)
+def test_a_child_gets_the_descriptors_and_the_environment_that_it_is_given(watch):
+    reading, writing = os.pipe()
+    process = tether.spawn(
+        [
+            sys.executable,
+            "-c",
+            f"import os; os.write({writing}, b'here'); print('HOME' in os.environ, os.environ['A'])",
+        ],
+        stdout=subprocess.PIPE,
+        env={"A": "given"},
+        pass_fds=[writing],
+        watch=watch,
+    )
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        assert pipe.read() == b"here"
+    said, _ = process.communicate(timeout=10)
+    assert said == b"False given\n"
