@@ -31,7 +31,7 @@ help:
 	@echo "make chaos       rows while workers and broker die (SEED='1 2' ROWS=200000 FAULTS=24 BROKER=kafka)"
 	@echo "make lint        ruff, strict mypy and the import contracts"
 	@echo "make format      let ruff rewrite the sources"
-	@echo "make bench       measure, and rewrite docs/performance.md (ARGS=--quick)"
+	@echo "make bench       measure, and rewrite docs/performance.md and docs/results.md (ARGS=--quick)"
 	@echo "make setup       install into $(VENV) (EXTRAS=all,dev adds torch)"
 	@echo "make clean       remove what make made"
 

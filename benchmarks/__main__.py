@@ -1,4 +1,4 @@
-"""Measure the suites that are named, all by default, and write the page from the results."""
+"""Measure the suites that are named, all by default, and write the pages from the results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-from benchmarks import accuracy, coverage, journal, machine, report, state, streaming_maths
+from benchmarks import accuracy, coverage, figures, journal, machine, report, state, streaming_maths
 from benchmarks.suite import Options
 
 ROOT = Path(__file__).parents[1]
@@ -23,11 +23,9 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no suite is named {', '.join(unknown)}; choose from {', '.join(names())}")
     options = Options(quick=asked.quick, peers=asked.peers)
     folder: Path = asked.results or ROOT / "benchmarks" / "results" / ("quick" * options.quick)
-    page: Path = asked.document or (
-        folder / "performance.md" if options.quick else ROOT / "docs" / "performance.md"
-    )
+    pages: Path = asked.pages or (folder if options.quick else ROOT / "docs")
     if asked.write_only:
-        return _write(page, folder)
+        return _write(pages, folder)
     chosen = [suite for suite in SUITES if suite.name in (asked.suites or names())]
     about = {
         "machine": machine.describe(),
@@ -59,20 +57,31 @@ def main(arguments: list[str] | None = None) -> int:
         print("\ninterrupted; the same command goes on from here", file=sys.stderr)
         return 130
     load.append(machine.busy())
-    kept.finish({suite: list(part) for suite, part in cases.items()}, {**about, "load": load})
+    drawn = {
+        suite.name: figures.draw(
+            suite.figures({name: kept.cases[name] for name in cases[suite.name]}), pages / "figures"
+        )
+        for suite in chosen
+        if options.peers
+    }
+    measured = {suite: list(part) for suite, part in cases.items()}
+    kept.finish(measured, {**about, "load": load}, drawn)
     print(f"{time.monotonic() - start:.0f} s in all")
-    return _write(page, folder)
+    return _write(pages, folder)
 
 
-def _write(page: Path, folder: Path) -> int:
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(report.document(SUITES, journal.finished(folder)), encoding="utf-8")
-    print(f"the tables are in {page}")
+def _write(pages: Path, folder: Path) -> int:
+    pages.mkdir(parents=True, exist_ok=True)
+    results = journal.finished(folder)
+    for page in report.HEADS:
+        path = pages / f"{page}.md"
+        path.write_text(report.document(page, SUITES, results), encoding="utf-8")
+        print(f"the tables are in {path}")
     return 0
 
 
 def names() -> list[str]:
-    """Return the suites' names in the order of the page."""
+    """Return the suites' names in the order of the pages."""
     return [suite.name for suite in SUITES]
 
 
@@ -85,10 +94,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--fresh", action="store_true", help="do not go on with an interrupted run")
     parser.add_argument(
-        "--write-only", action="store_true", help="write the page from the results that are there"
+        "--write-only", action="store_true", help="write the pages from the results that are there"
     )
     parser.add_argument("--results", type=Path, help="folder of the results")
-    parser.add_argument("--document", type=Path, help="page to write")
+    parser.add_argument("--pages", type=Path, help="folder of the pages to write")
     return parser
 
 

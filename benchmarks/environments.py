@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from attributary import workers
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE / ".venv"
@@ -47,6 +50,32 @@ def interpreter(peer: str) -> Path:
     return python
 
 
+def run(python: Path, peer: str, *arguments: object) -> Any:
+    """Run ``peers/run_PEER.py`` and return the JSON on the last line of its output.
+
+    The script can import ``attributary.workers``, whatever its environment, and the files beside it.
+    Raises PeerError when it fails or takes too long.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "attributary"
+        package.mkdir()
+        (package / "workers").symlink_to(Path(workers.__path__[0]).resolve())
+        try:
+            done = subprocess.run(
+                [str(python), str(HERE / "peers" / f"run_{peer}.py"), *map(str, arguments)],
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+                env={**os.environ, "PYTHONPATH": folder},
+            )
+        except subprocess.TimeoutExpired:
+            raise PeerError(f"did not finish within {TIMEOUT:.0f} s") from None
+    if done.returncode:
+        raise PeerError(f"did not run: {_reason(done.stderr)}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def measure(peer: str, X: Any, Y: Any, repeats: int, share: float = 1.0) -> list[dict[str, Any]]:
     """Return the peer's entries on these rows, or one entry that says why there are none.
 
@@ -57,21 +86,9 @@ def measure(peer: str, X: Any, Y: Any, repeats: int, share: float = 1.0) -> list
         with tempfile.TemporaryDirectory() as folder:
             rows = Path(folder) / "rows.npz"
             np.savez(rows, X=X, Y=Y)
-            command = [str(python), str(HERE / "peers" / f"run_{peer}.py")]
-            done = subprocess.run(
-                [*command, str(rows), str(repeats), str(share)],
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT,
-                check=False,
-            )
-        if done.returncode:
-            raise PeerError(f"did not run: {_reason(done.stderr)}")
-        entries: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+            entries: list[dict[str, Any]] = run(python, peer, rows, repeats, share)
     except PeerError as error:
         return [{"who": peer, "failed": str(error)}]
-    except subprocess.TimeoutExpired:
-        return [{"who": peer, "failed": f"did not finish within {TIMEOUT:.0f} s"}]
     return entries
 
 

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import attributary.workers.maths as maths
+from attributary.workers import explainers, maths
 
 
 class Journal:
@@ -39,11 +39,17 @@ class Journal:
         self.folder.mkdir(parents=True, exist_ok=True)
         _write(self._path, {"key": self.key, "cases": self.cases})
 
-    def finish(self, suites: dict[str, list[str]], about: dict[str, Any]) -> None:
-        """Write the file of every suite {name: its cases} and forget the run."""
+    def finish(
+        self, suites: dict[str, list[str]], about: dict[str, Any], figures: dict[str, list[str]]
+    ) -> None:
+        """Write the file of every suite {name: its cases} and forget the run.
+
+        ``figures`` {suite: names} are the pictures that were drawn.
+        """
         for suite, names in suites.items():
             cases = {name: self.cases[name] for name in names}
-            _write(self.folder / f"{suite}.json", {**about, "suite": suite, "cases": cases})
+            own = {"suite": suite, "figures": figures.get(suite, [])}
+            _write(self.folder / f"{suite}.json", {**about, **own, "cases": cases})
         self._path.unlink(missing_ok=True)
 
 
@@ -59,11 +65,15 @@ def finished(folder: Path) -> dict[str, Any]:
 
 def code_digest() -> str:
     """Return a hash of the code under test and of the benchmarks."""
-    (package,) = maths.__path__
     here = Path(__file__).parent
+    folders = [
+        *(Path(package.__path__[0]) for package in (maths, explainers)),
+        here,
+        here / "peers",
+    ]
     digest = hashlib.sha256()
-    for folder, pattern in ((Path(package), "*.py"), (here, "*.py"), (here / "peers", "*.py")):
-        for path in sorted(folder.glob(pattern)):
+    for folder in folders:
+        for path in sorted(folder.glob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

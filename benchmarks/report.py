@@ -1,4 +1,4 @@
-"""docs/performance.md, written from results alone."""
+"""docs/performance.md and docs/results.md, written from results alone."""
 
 from __future__ import annotations
 
@@ -6,26 +6,36 @@ from typing import Any
 
 from benchmarks.suite import Suite, table
 
-HEAD = """# Performance
+#: What stands at the top of each page, by the page's name.
+HEADS = {
+    "performance": """# Performance
 
 Written by `make bench` from what it measured, to the last figure; nothing is edited by hand. The
 code is in `benchmarks/`, the raw results are in `benchmarks/results/`. A peer is installed from PyPI at a
 pinned version (`benchmarks/requirements-*.txt`) into an environment of its own, and runs in a process
 of its own on the same rows in the same run, held to one thread as attributary is.
 `make bench ARGS=throughput` measures one section again, `make bench ARGS=--quick` tries all in seconds.
-"""
+""",
+    "results": """# Results
+
+The papers' experiments, run again on data that needs no download, beside the methods that they are compared
+with, on the same models and rows in the same run. Written by `make bench` from what it measured, to the last
+figure; nothing is edited by hand. The code is in `benchmarks/`, the raw results are in `benchmarks/results/`,
+the peers' versions are pinned in `benchmarks/requirements-*.txt`.
+""",
+}
 
 
 #: Cores that others may keep busy without a remark.
 QUIET = 0.5
 
 
-def document(suites: list[Suite], results: dict[str, Any]) -> str:
-    """Return the page: one section for each suite that has results, with its command and machine."""
-    parts = [HEAD]
+def document(page: str, suites: list[Suite], results: dict[str, Any]) -> str:
+    """Return a page: one section for each of its suites that has results, command and machine."""
+    parts = [HEADS[page]]
     shown: dict[str, Any] | None = None
     for suite in suites:
-        if suite.name not in results:
+        if suite.page != page or suite.name not in results:
             continue
         kept = results[suite.name]
         about = f"`python -m benchmarks {suite.name}`"
@@ -42,6 +52,9 @@ def document(suites: list[Suite], results: dict[str, Any]) -> str:
         if max(before, after - 1.0) > QUIET:
             made += " **Other work kept the machine busy: caches and cores were shared, times are longer.**"
         parts.append(f"## {suite.title}\n\n{made}\n\n{suite.section(kept['cases'])}\n")
+        for figure in suite.figures(kept["cases"]):
+            if figure.name in kept["figures"]:
+                parts.append(f"![{figure.alt}](figures/{figure.name}.svg)\n")
     return "\n".join(parts)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -27,13 +27,49 @@ class Options:
 
 
 @dataclass(frozen=True)
+class Panel:
+    """One pair of axes: ``series`` {label: (x, y)}, drawn as lines or, ``kind="bars"``, as bars.
+
+    Bars have names for x, the same for every series; None leaves a bar or a point out.
+    """
+
+    title: str
+    x: str
+    y: str
+    series: Mapping[str, tuple[Sequence[Any], Sequence[float | None]]]
+    kind: str = "lines"
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture beside the page, ``figures/NAME.svg``: panels in a row; ``alt`` says what it shows."""
+
+    name: str
+    alt: str
+    panels: Sequence[Panel]
+
+
+def no_figures(results: dict[str, Any]) -> list[Figure]:
+    """Return no pictures."""
+    return []
+
+
+@dataclass(frozen=True)
 class Suite:
-    """``cases`` {name: measure}; ``section`` writes Markdown from {name: result}."""
+    """``cases`` {name: measure}; ``section`` writes Markdown, ``figures`` the pictures after it.
+
+    Both are functions of {name: result} alone, as kept in ``results/NAME.json``. ``page`` is the
+    document that shows them: "performance" is about time and bytes, "results" repeats experiments.
+    """
 
     name: str
     title: str
     cases: Callable[[Options], dict[str, Callable[[], Any]]]
     section: Callable[[dict[str, Any]], str]
+    page: str = "performance"
+    figures: Callable[[dict[str, Any]], list[Figure]] = field(default=no_figures)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

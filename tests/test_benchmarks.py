@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SUITES = ("throughput", "state", "accuracy", "coverage")
+PAGES = {"performance": ("throughput", "state", "accuracy", "coverage"), "results": ()}
 
 
 def benchmarks(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -20,28 +21,29 @@ def benchmarks(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results and the page of one quick run."""
+    """The results and the pages of one quick run."""
     path = tmp_path_factory.mktemp("benchmarks")
     done = benchmarks(
-        "--quick", "--no-peers", "--results", path / "results", "--document", path / "page.md"
+        "--quick", "--no-peers", "--results", path / "results", "--pages", path / "pages"
     )
     assert done.returncode == 0, done.stderr
     return path
 
 
 def test_the_quick_form_measures_every_suite(folder: Path) -> None:
-    page = (folder / "page.md").read_text(encoding="utf-8")
-    for suite in SUITES:
-        assert f"`python -m benchmarks {suite}`" in page
-        kept = json.loads((folder / "results" / f"{suite}.json").read_text(encoding="utf-8"))
-        assert kept["cases"]
-        assert kept["quick"]
+    for name, suites in PAGES.items():
+        page = (folder / "pages" / f"{name}.md").read_text(encoding="utf-8")
+        for suite in suites:
+            assert f"`python -m benchmarks {suite}`" in page
+            kept = json.loads((folder / "results" / f"{suite}.json").read_text(encoding="utf-8"))
+            assert kept["cases"]
+            assert kept["quick"]
+        assert not re.search(r"\bnan\b", page.lower())
+        assert str(Path.home()) not in page
+        assert str(ROOT) not in page
     assert not (folder / "results" / "unfinished.json").exists()
-    assert "nan" not in page.lower()
-    rows = [line for line in page.splitlines() if line.startswith("| attributary |")]
-    assert len(rows) >= 9
-    assert str(Path.home()) not in page
-    assert str(ROOT) not in page
+    page = (folder / "pages" / "performance.md").read_text(encoding="utf-8")
+    assert len([line for line in page.splitlines() if line.startswith("| attributary |")]) >= 9
 
 
 def test_what_it_measures_is_sane(folder: Path) -> None:
@@ -112,14 +114,17 @@ def test_a_peer_that_cannot_be_installed_is_named_in_the_table(tmp_path: Path) -
 
 
 def test_an_unknown_suite_is_named() -> None:
-    done = benchmarks("speed")
+    done = benchmarks("unheard-of")
     assert done.returncode == 2
-    assert "no suite is named speed; choose from throughput" in done.stderr
+    assert "no suite is named unheard-of; choose from throughput" in done.stderr
 
 
-def test_the_page_is_what_the_results_say(tmp_path: Path) -> None:
-    """`python -m benchmarks --write-only` writes it again after a change of its words."""
-    done = benchmarks("--write-only", "--document", tmp_path / "page.md")
+def test_the_pages_are_what_the_results_say(tmp_path: Path) -> None:
+    """`python -m benchmarks --write-only` writes them again after a change of their words."""
+    done = benchmarks("--write-only", "--pages", tmp_path)
     assert done.returncode == 0, done.stderr
-    written = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert written == (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    for name in PAGES:
+        written = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
+        assert written == (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        for figure in re.findall(r"\]\((figures/[^)]+)\)", written):
+            assert (ROOT / "docs" / figure).is_file()

@@ -1,1 +1,1 @@
-"""Explainers of single predictions, sequences and dependence: arrays and a batched callable in, arrays out."""
+"""Explainers of single predictions, sequences and dependence: arrays and a batched model in."""
