@@ -83,6 +83,11 @@ class Artefact(_Part):
 
     uri: str
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    categories: Literal["one-hot", "codes"] = Field(
+        default="one-hot",
+        description="How the model takes a categorical: one 0/1 column per level of the card (all 0 for "
+        "others), or one column with the level's position (missing for others).",
+    )
 
 
 class Baseline(_Part):

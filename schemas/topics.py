@@ -18,6 +18,10 @@ class Topics(BaseModel):
     sketches: str = "attributary.sketches"
     attributions: str = "attributary.attributions"
     drift: str = "attributary.drift"
+    requests: str = "attributary.requests"
+    requests_high: str = "attributary.requests-high"
+    explanations: str = "attributary.explanations"
+    cancellations: str = "attributary.cancellations"
     dead_letters: str = "attributary.dead-letters"
 
     @classmethod

@@ -66,6 +66,9 @@ class TopicLayout(BaseModel):
     sketches_partitions: Count = Field(
         default=4, description="Partitions of sketches: at most so many merge workers."
     )
+    requests_partitions: Count = Field(
+        default=4, description="Partitions of requests: at most so many request workers."
+    )
     replication_factor: Count = Field(default=1, description="Copies of every topic.")
     rows_retention_hours: Hours = Field(
         default=24.0, description="Must exceed the longest time that the workers are down."
@@ -74,7 +77,10 @@ class TopicLayout(BaseModel):
         default=168.0, description="Must exceed the longest window."
     )
     results_retention_hours: Hours = Field(
-        default=168.0, description="For attributions, drift and dead letters."
+        default=168.0, description="For attributions, drift, explanations and dead letters."
+    )
+    requests_retention_hours: Hours = Field(
+        default=24.0, description="Must exceed the longest deadline of a request."
     )
 
 

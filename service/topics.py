@@ -61,6 +61,17 @@ def topic_specs(topics: Topics, layout: TopicLayout) -> tuple[TopicSpec, ...]:
         **_kept(layout.sketches_retention_hours),
         "cleanup.policy": "compact,delete",
     }
+    # Answers are looked for from the time of their request on: both by the broker's clock.
+    requests = {
+        **_kept(layout.requests_retention_hours),
+        "message.timestamp.type": "LogAppendTime",
+    }
+    answers = {
+        **compacted,
+        **_kept(layout.results_retention_hours),
+        "cleanup.policy": "compact,delete",
+        "message.timestamp.type": "LogAppendTime",
+    }
     layouts: dict[str, tuple[int, dict[str, str]]] = {
         "rows": (layout.rows_partitions, rows),
         "models": (1, compacted),
@@ -68,6 +79,10 @@ def topic_specs(topics: Topics, layout: TopicLayout) -> tuple[TopicSpec, ...]:
         "sketches": (layout.sketches_partitions, sketches),
         "attributions": (1, results),
         "drift": (1, results),
+        "requests": (layout.requests_partitions, requests),
+        "requests_high": (layout.requests_partitions, requests),
+        "explanations": (layout.requests_partitions, answers),
+        "cancellations": (1, requests),
         "dead_letters": (1, results),
     }
     size = {"max.message.bytes": str(MAX_MESSAGE_BYTES)}

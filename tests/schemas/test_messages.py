@@ -19,12 +19,23 @@ from attributary.schemas.attribution import (
 )
 from attributary.schemas.card import Feature, Hopping, Lifetime, ModelCard, Tumbling
 from attributary.schemas.errors import Reason, RejectedError
+from attributary.schemas.explanation import (
+    Contribution,
+    Explanation,
+    LocalContributions,
+    Progress,
+    TExplainerResult,
+)
 from attributary.schemas.grid import Column, GridRecord
 from attributary.schemas.manifest import Manifest, ModelCount
 from attributary.schemas.message import Message
+from attributary.schemas.request import Cancellation, ExplanationRequest, Instance, StreamWindow
 from attributary.schemas.topics import Topics
 
-KINDS: list[type[Message]] = [ModelCard, GridRecord, Manifest, WindowAttribution, WindowDrift]
+KINDS: list[type[Message]] = [
+    ModelCard, GridRecord, Manifest, WindowAttribution, WindowDrift,
+    ExplanationRequest, Cancellation, Progress, Explanation,
+]  # fmt: skip
 
 CARD = ModelCard(
     model="churn",
@@ -93,6 +104,42 @@ ATTRIBUTION = WindowAttribution(
     ),
 )
 
+REQUEST = ExplanationRequest(
+    id="r-1",
+    model="churn",
+    output="margin",
+    instances=[Instance(features={"age": 41, "plan": "a", "income": None, "active": True})],
+    background=StreamWindow(seconds=600, rows=50),
+    parameters={"batch": 5},
+    seed=7,
+)
+PROGRESS = Progress(id="r-1", state="running", attempt=1, done=2, total=5, at=62_000)
+EXPLANATION = Explanation(
+    id="r-1",
+    model="churn",
+    method="t-explainer",
+    outcome="result",
+    result=TExplainerResult(
+        explanations=[
+            LocalContributions(
+                instance=0,
+                output="margin",
+                prediction=1.5,
+                base_value=0.5,
+                additivity_gap=0.25,
+                features=[
+                    Contribution(feature="age", value=41.0, contribution=0.75, gradient=0.1),
+                    Contribution(feature="plan", value="a", contribution=math.nan),
+                ],
+            )
+        ]
+    ),
+    requested_at=62_000,
+    computed_at=63_000,
+    seconds=1.0,
+)
+MESSAGES = [CARD, MANIFEST, GRID, ATTRIBUTION, REQUEST, PROGRESS, EXPLANATION]
+
 
 def _reason(kind: type[Message], data: bytes | None) -> Reason:
     with pytest.raises(RejectedError) as caught:
@@ -101,7 +148,7 @@ def _reason(kind: type[Message], data: bytes | None) -> Reason:
     return caught.value.reason
 
 
-@pytest.mark.parametrize("message", [CARD, MANIFEST, GRID, ATTRIBUTION], ids=lambda m: m.SCHEMA)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.SCHEMA)
 def test_a_message_names_its_schema_and_comes_back(message: Message) -> None:
     data = message.to_bytes()
     assert json.loads(data)["schema"] == message.SCHEMA
@@ -152,7 +199,7 @@ def test_any_bytes_are_refused(kind: type[Message], data: bytes) -> None:
 
 @given(st.data())
 def test_a_truncated_message_is_not_decodable(data: st.DataObject) -> None:
-    message = data.draw(st.sampled_from([CARD, MANIFEST, GRID, ATTRIBUTION]))
+    message = data.draw(st.sampled_from(MESSAGES))
     encoded = message.to_bytes()
     cut = data.draw(st.integers(0, len(encoded) - 1))
     assert _reason(type(message), encoded[:cut]) == Reason.NOT_DECODABLE
@@ -205,6 +252,41 @@ def test_a_card_that_cannot_work_says_why(fields: dict[str, Any], said: str) -> 
     assert caught.value.reason == Reason.WRONG_TYPE
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"instances": []}, "instances"),
+        ({"instances": [{"features": {}}]}, "instances"),
+        ({"instances": [{"features": {"a": [1]}}]}, "instances"),
+        ({"instances": {"rows": 0}}, "instances"),
+        ({"instances": {"start": 5, "end": 5}}, "instances"),
+        ({"instances": {"start": 5, "seconds": 5}}, "instances"),
+        ({"background": []}, "background"),
+        ({"method": "magic"}, "method"),
+        ({"id": "with space"}, "id"),
+        ({"id": ""}, "id"),
+        ({"model": "m\n"}, "model"),
+        ({"output": -1}, "output"),
+        ({"seed": -1}, "seed"),
+        ({"parameters": [1]}, "parameters"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_request_that_cannot_work_says_where(fields: dict[str, Any], said: str) -> None:
+    data = {"id": "r", "model": "m", "instances": [{"features": {"a": 1}}], **fields}
+    with pytest.raises(RejectedError) as caught:
+        ExplanationRequest.from_bytes(json.dumps(data).encode())
+    assert caught.value.reason == Reason.WRONG_TYPE
+    assert f"{ExplanationRequest.SCHEMA}: {said}" in str(caught.value)
+
+
+def test_values_of_an_instance_keep_their_kind() -> None:
+    data = b'{"id":"r","model":"m","instances":[{"features":{"a":1,"b":true,"c":"1","d":null}}]}'
+    found = ExplanationRequest.from_bytes(data).instances
+    assert isinstance(found, list)
+    assert [type(value) for value in found[0].features.values()] == [float, bool, str, type(None)]
 
 
 def test_a_manifest_sums_its_rows_and_keys_its_block() -> None:

@@ -1,0 +1,157 @@
+"""What the request workers answer: progress, and exactly one final answer per request."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from attributary.schemas.card import ModelName
+from attributary.schemas.message import Message
+from attributary.schemas.request import MethodName, RequestId
+
+#: "final" or "progress": what a record of the explanations topic holds.
+KIND_HEADER = "attributary-kind"
+#: Where the request lies, as topic/partition/offset.
+ORIGIN_HEADER = "attributary-origin"
+
+Outcome = Literal["result", "error", "expired", "cancelled"]
+
+
+class ErrorCode(str, Enum):
+    """Why a request ended without a result: the whole set, because it becomes a metric's label."""
+
+    MODEL_UNKNOWN = "model_unknown"
+    ARTEFACT_MISSING = "artefact_missing"
+    ARTEFACT_REFUSED = "artefact_refused"
+    ARTEFACT_CHANGED = "artefact_changed"
+    MODEL_NOT_LOADABLE = "model_not_loadable"
+    MODEL_FAILED = "model_failed"
+    BAD_OUTPUT = "bad_output"
+    BAD_REQUEST = "bad_request"
+    LIMIT_EXCEEDED = "limit_exceeded"
+    METHOD_UNKNOWN = "method_unknown"
+    SAMPLES_MISSING = "samples_missing"
+    WORKER_LOST = "worker_lost"
+    INTERNAL = "internal"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="null")
+
+
+class Failure(_Part):
+    """Why there is no result."""
+
+    code: ErrorCode
+    message: str
+
+
+class Contribution(_Part):
+    """One feature's part in one output of one instance, in the output's units."""
+
+    feature: str
+    value: float | str | None
+    contribution: float | None = Field(
+        description="Against the background's mean; null: undefined."
+    )
+    gradient: float | None = Field(
+        default=None, description="Output per unit of the feature; null for a categorical."
+    )
+    step: float | None = Field(default=None, description="Half width of the difference, its units.")
+
+
+class LocalContributions(_Part):
+    """base_value + Σ contributions + additivity_gap = prediction."""
+
+    instance: int
+    id: str | None = None
+    output: str
+    prediction: float
+    base_value: float
+    additivity_gap: float
+    features: list[Contribution]
+
+
+class TExplainerResult(_Part):
+    """Gradients by finite differences and what they contribute."""
+
+    method: Literal["t-explainer"] = "t-explainer"
+    explanations: list[LocalContributions]
+    notes: list[str] = Field(default=[], description="How to read the numbers, in sentences.")
+
+
+class OrderImportance(_Part):
+    """What one feature's value and its position are worth, with standard errors."""
+
+    feature: str
+    value: float | str | None
+    value_importance: float
+    position_importance: float
+    value_stderr: float | None = None
+    position_stderr: float | None = None
+    gamma: list[float | None] | None = Field(
+        default=None, description="Shapley value of the feature at each position."
+    )
+
+
+class LocalOrder(_Part):
+    """Σ value_importance + completeness_gap = mean prediction over orders - masked prediction."""
+
+    instance: int
+    id: str | None = None
+    output: str
+    prediction: float
+    base_value: float
+    completeness_gap: float
+    features: list[OrderImportance]
+
+
+class OrdShapResult(_Part):
+    """Values and positions of a sequence's features."""
+
+    method: Literal["ordshap"] = "ordshap"
+    explanations: list[LocalOrder]
+    notes: list[str] = []
+
+
+Result = Annotated[TExplainerResult | OrdShapResult, Field(discriminator="method")]
+
+
+class Progress(Message):
+    """How far a request is. Of no consequence for the answer.
+
+    ``attempt`` counts the workers that began with it; "released" takes the last "started" back.
+    """
+
+    SCHEMA: ClassVar[str] = "attributary.progress/1"
+
+    id: RequestId
+    state: Literal["started", "running", "released"]
+    attempt: int
+    done: int = Field(default=0, description="Steps done, of ``total``; 0 of 0: not known.")
+    total: int = 0
+    at: int = Field(description="Milliseconds since the epoch.")
+
+
+class Explanation(Message):
+    """The final answer. Of two with one id the first in log order holds."""
+
+    SCHEMA: ClassVar[str] = "attributary.explanation/1"
+
+    id: RequestId
+    model: ModelName
+    method: MethodName
+    outcome: Outcome
+    error: Failure | None = Field(default=None, description="Where the outcome is 'error'.")
+    result: Result | None = Field(default=None, description="Where the outcome is 'result'.")
+    background_rows: int = 0
+    model_calls: int = Field(default=0, description="Batches that the model was asked for.")
+    model_rows: int = Field(default=0, description="Rows in them.")
+    artefact_sha256: str | None = None
+    seed: int = 0
+    attempt: int = Field(default=1, description="Which worker's attempt this is.")
+    requested_at: int = Field(description="Broker's time of the request, milliseconds.")
+    computed_at: int
+    seconds: float = Field(description="Time from the start of the work to the answer.")

@@ -1,0 +1,22 @@
+"""What ends a request without a result."""
+
+from __future__ import annotations
+
+from attributary.schemas.errors import AttributaryError
+from attributary.schemas.explanation import ErrorCode
+
+
+class RequestError(AttributaryError):
+    """The request cannot be answered with a result; its answer says why."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ExpiredError(AttributaryError):
+    """The request's deadline has passed."""
+
+
+class CancelledRequestError(AttributaryError):
+    """Whoever asked wants no answer any more."""

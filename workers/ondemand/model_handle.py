@@ -1,0 +1,38 @@
+"""What an opened model looks like to the workers, whatever its format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Precision = Literal["float32", "float64"]
+
+
+class ModelHandle(Protocol):
+    """A model in a process of its own. Calls come from one thread at a time.
+
+    The columns of X are the card's features in order, a categorical as ``card.artefact.categories`` says.
+    """
+
+    precision: Precision
+    piecewise_constant: bool
+    gradient: Callable[[Floats], Floats] | None
+    """(n, d) to (n, c, d): exact derivatives, where the model has them."""
+
+    @property
+    def alive(self) -> bool:
+        """False once its process has ended: open the model again."""
+
+    def __call__(self, X: Floats) -> Floats:
+        """Return the outputs (n,) or (n, c) of X (n, d).
+
+        RequestError: model_failed (it raised, or its process died), bad_output (shape or type; NaN and
+        infinities too).
+        """
+
+    def close(self) -> None:
+        """End its process. From any thread: a call under way raises RequestError (model_failed)."""
