@@ -66,6 +66,12 @@ class Accounting(_Part):
     """What the message rests on, so that it can be checked from outside."""
 
     rows: int = Field(description="Rows of this window.")
+    rows_thinned: int = Field(
+        default=0, description="Of these, rows that the scores leave out (lightweight mode)."
+    )
+    fractions: list[float] = Field(
+        default=[1.0], description="Shares of their rows that the window's blocks were sketched at."
+    )
     rows_accepted: int = Field(description="Rows of the model accepted so far, all panes.")
     rows_rejected: dict[str, int] = Field(description="Rows of the model rejected, by reason.")
     rows_late: int = Field(description="Rows too late for any window: in the lifetime view only.")
@@ -74,6 +80,20 @@ class Accounting(_Part):
     )
     duplicates: int = Field(description="Sketches received again and superseded.")
     gaps: int = Field(description="Offsets that no manifest covers; anything above 0 is a loss.")
+
+
+class LightAgreement(_Part):
+    """Agreement of light scores with full ones, over the window's calibration blocks, which are sketched
+    both ways; null where it is undefined."""
+
+    rows: int = Field(description="Rows of the calibration blocks: the full scores rest on them.")
+    rows_light: int = Field(description="Of these, the rows that the light scores rest on.")
+    fractions: list[float] = Field(description="Shares of the rows that were sketched lightly.")
+    jaccard_at_8: float | None
+    kendall: float | None
+    spearman: float | None
+    procrustes: float | None
+    symmetric_kl: float | None
 
 
 class WindowAttribution(Message):
@@ -95,6 +115,9 @@ class WindowAttribution(Message):
     features: list[FeatureScore]
     groups: list[FeatureScore]
     accounting: Accounting
+    light_agreement: LightAgreement | None = Field(
+        default=None, description="Null without calibration blocks: the lightweight mode is off."
+    )
 
 
 class ColumnDrift(_Part):
@@ -139,6 +162,10 @@ class WindowDrift(Message):
     computed_at: int
     rows: int
     reference_rows: int
+    rows_thinned: int = Field(default=0, description="Of ``rows``, those that no sketch holds.")
+    fractions: list[float] = [1.0]
+    reference_rows_thinned: int = 0
+    reference_fractions: list[float] = [1.0]
     features: list[ColumnDrift]
     output_drift: ColumnDrift
     attributions: AttributionDrift

@@ -24,6 +24,17 @@ class ModelCount(BaseModel):
     waiting: int = Field(default=0, description="Rows read whose grid is not known yet.")
     event_time: int | None = Field(default=None, description="Highest event time accepted.")
     epoch: int | None = Field(default=None, description="Grid epoch that the rows are counted on.")
+    fraction: float = Field(
+        default=1.0, gt=0, le=1, description="Share of the accepted rows that the sketches hold."
+    )
+    thinned: int = Field(
+        default=0,
+        description="Rows accepted that the sketches leave out, by the hash of their ids.",
+    )
+    calibration: float | None = Field(
+        default=None,
+        description="Share of the rows that is sketched besides, to compare light scores with full ones.",
+    )
 
     @property
     def rows_accepted(self) -> int:
@@ -62,6 +73,9 @@ class Manifest(Message):
     @property
     def key(self) -> bytes:
         """Kafka key: one record per block survives compaction, and the one that seals it besides:
-        an old owner's later, unfinished one must not take its place."""
+        an old owner's later, unfinished one must not take its place. Nor must one of an owner that
+        sketches another fraction of the rows."""
         sealed = "|sealed" if self.sealed else ""
-        return MANIFEST_KEY + f"{self.topic}|{self.partition}|{self.block}{sealed}".encode()
+        fraction = min((count.fraction for count in self.models.values()), default=1.0)
+        light = f"|{fraction:g}" if fraction < 1 else ""
+        return MANIFEST_KEY + f"{self.topic}|{self.partition}|{self.block}{sealed}{light}".encode()

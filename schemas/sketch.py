@@ -8,6 +8,7 @@ counts up to the higher offset replaces the other.
 from __future__ import annotations
 
 import struct
+from typing import Annotated
 
 import msgspec
 
@@ -21,7 +22,9 @@ _VERSION = 1
 class SketchHeader(msgspec.Struct, frozen=True):
     """What a sketch counts. Times are milliseconds since the epoch; ``upto`` is exclusive.
 
-    ``final``: the block has ended, and no later sketch will count more.
+    ``final``: the block has ended, and no later sketch will count more. ``fraction``: of the rows, this
+    share by the hash of their ids is in the accumulators, ``thinned`` of ``rows`` are not. ``twin``: a light
+    sketch of rows that are sketched in full besides, to compare the two.
     """
 
     model: str
@@ -33,15 +36,20 @@ class SketchHeader(msgspec.Struct, frozen=True):
     upto: int
     rows: int
     final: bool = False
+    fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    thinned: Annotated[int, msgspec.Meta(ge=0)] = 0
+    twin: bool = False
 
     @property
     def key(self) -> bytes:
-        """Kafka key: one record per (model, source partition, block, pane) survives compaction.
+        """Kafka key: one record per (model, source partition, block, pane, fraction) survives compaction.
 
         Compaction keeps the last record, which may be an old owner's that counts less than one before
         it. So the final sketch, the same whoever computes it, has a key of its own.
         """
-        kind = "f" if self.final else "s"
+        kind = ("f" if self.final else "s") + ("t" if self.twin else "")
+        if self.fraction < 1:
+            kind += f"{self.fraction:g}"
         place = f"{self.topic}|{self.partition}|{self.block}|{self.pane}"
         return f"{kind}|{place}|{self.model}".encode()
 

@@ -295,6 +295,16 @@ def test_a_manifest_sums_its_rows_and_keys_its_block() -> None:
     assert MANIFEST.key == b"m|rows|1|8192"
 
 
+def test_a_manifest_of_thinned_rows_has_a_key_of_its_own_and_counts_them() -> None:
+    light = ModelCount(accepted={0: 8}, fraction=0.5, thinned=3)
+    models = {"all": ModelCount(accepted={0: 1}), "some": light}
+    manifest = Manifest.from_bytes(MANIFEST.model_copy(update={"models": models}).to_bytes())
+    assert manifest.models["some"].rows_accepted == 8
+    assert (manifest.models["all"].fraction, manifest.models["some"].thinned) == (1.0, 3)
+    assert manifest.key == b"m|rows|1|8192|0.5"
+    assert manifest.model_copy(update={"sealed": True}).key == b"m|rows|1|8192|sealed|0.5"
+
+
 @pytest.mark.parametrize(
     ("column", "name"),
     [

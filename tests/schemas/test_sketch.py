@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,3 +70,23 @@ def test_the_key_tells_model_partition_block_and_pane_apart() -> None:
     }
     assert len(keys) == 16
     assert SketchHeader("churn", "rows", 3, 8192, 1_700_000_000_000, 1, 9999, 1).key == HEADER.key
+
+
+def test_the_key_tells_fractions_and_twins_apart_and_is_as_before_without_them() -> None:
+    assert HEADER.key == b"s|rows|3|8192|1700000000000|churn"
+    changes = [
+        {"final": final, "fraction": fraction, "twin": twin}
+        for final in (False, True)
+        for fraction in (1.0, 0.5, 0.25)
+        for twin in (False, True)
+    ]
+    keys = {msgspec.structs.replace(HEADER, **change).key for change in changes}
+    assert len(keys) == 12
+    assert b"st0.25|rows|3|8192|1700000000000|churn" in keys
+
+
+@pytest.mark.parametrize("wrong", [{"fraction": 0.0}, {"fraction": 1.5}, {"thinned": -1}])
+def test_an_impossible_fraction_is_refused(wrong: dict[str, float]) -> None:
+    assert _reason(encode_sketch(msgspec.structs.replace(HEADER, **wrong), b"")) == (
+        Reason.NOT_DECODABLE
+    )
