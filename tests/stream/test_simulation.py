@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from simulation import Faults, Merger, Simulation, compacted
 
+from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.stream.open_sketches import OpenSketches
 from attributary.workers.stream.views import Held
 
@@ -77,8 +78,8 @@ def _adding(add: Callable[[OpenSketches, Held], bool]) -> Callable[[OpenSketches
         known = sketches.block((header.topic, header.partition), header.block).get(header.pane)
         if known is None:
             return add(sketches, held)
-        both = known.sketch()
-        both.merge(held.sketch())
+        both = PaneSketch.from_bytes(known.body)
+        both.merge(PaneSketch.from_bytes(held.body))
         known.header = msgspec.structs.replace(
             header,
             rows=header.rows + known.header.rows,

@@ -61,7 +61,7 @@ def test_what_a_view_says_does_not_depend_on_when_it_was_asked(
             for each in sources:
                 for final in sketches.take(each, block):
                     for view in (asked, silent):
-                        view.close(each, final, final.sketch())
+                        view.close(each, final, final.part())
     sketches.add(held(64, 99 * PANE, 3))
     found = sketches.where(lambda _: True)
     assert _bytes(asked.state(found)) == _bytes(silent.state(found)) is not None
@@ -71,12 +71,12 @@ def test_what_a_view_says_does_not_depend_on_when_it_was_asked(
 def test_a_view_is_the_plain_merge_of_its_sketches() -> None:
     view = View()
     first, second = held(0, 0, 50), held(16, PANE, 30)
-    view.close(("rows", 0), first, first.sketch())
+    view.close(("rows", 0), first, first.part())
     state = view.state({("rows", 0): [second]})
     assert state is not None
     assert state.rows == 80
-    plain = WindowState.of(first.sketch()).copy()
-    plain.merge(WindowState.of(second.sketch()))
+    plain = first.part().copy()
+    plain.merge(second.part())
     assert _bytes(state) == _bytes(plain)
     assert View().state({}) is None
 
@@ -90,7 +90,7 @@ def test_a_decayed_view_weighs_by_age_whichever_source_is_older() -> None:
         )
         assert state is not None
         assert state.rows == pytest.approx(8 + 8 / 4)
-    view.close(("rows", 0), old, old.sketch())
+    view.close(("rows", 0), old, old.part())
     state = view.state({("rows", 1): [new]})
     assert state is not None
     assert state.rows == pytest.approx(10)
@@ -152,6 +152,6 @@ def test_windows_take_rows_until_the_watermark_is_past_their_lateness() -> None:
     assert view.settled(5 * PANE) == [first, second]
     closing = held(0, PANE, 6)
     del view.views[first]
-    view.close(("rows", 0), closing, closing.sketch())
+    view.close(("rows", 0), closing, closing.part())
     assert view.views[second].closed_rows == 6
     assert first not in view.views

@@ -18,6 +18,7 @@ from attributary.schemas.manifest import Manifest, ModelCount
 from attributary.schemas.row import RowError
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.pane import PaneSketch
+from attributary.workers.stream.accumulators import SKETCHES, Accumulators
 from attributary.workers.stream.decode import Record, Staged, decode
 from attributary.workers.stream.encode import Batch, Refusal, TimeRule, encode, refusal
 from attributary.workers.stream.epoch import Epoch
@@ -67,7 +68,7 @@ class ModelBlock:
         panes = (pane // width for pane in self.panes)
         return TimeRule(options.max_future_seconds, width, panes, options.max_panes)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, accumulators: Accumulators) -> None:
         """Count usable rows in their panes."""
         assert self.epoch is not None  # noqa: S101
         width = self.epoch.record.pane_ms
@@ -75,13 +76,7 @@ class ModelBlock:
         for pane in np.unique(panes).tolist():
             state = self.panes.get(pane)
             if state is None:
-                sketch = PaneSketch(
-                    self.epoch.grid,
-                    compression=self.epoch.record.compression,
-                    sample_size=self.epoch.record.samples,
-                    blocks=self.epoch.layout.groups,
-                )
-                state = self.panes[pane] = PaneState(sketch)
+                state = self.panes[pane] = PaneState(accumulators.pane(self.epoch))
             chosen = panes == pane
             state.sketch.update(
                 batch.X[chosen],
@@ -106,6 +101,7 @@ class Block:
     first_timestamp: int
     previous: int | None
     upto: int
+    accumulators: Accumulators = SKETCHES
     size: int = 0
     sealed: bool = False
     models: dict[str, ModelBlock] = field(default_factory=dict)
@@ -158,7 +154,7 @@ class Block:
         rule = model.time_rule(self.options)
         for part in encode(staged, model.epoch.layout, rule, place):
             if isinstance(part, Batch):
-                model.add(part)
+                model.add(part, self.accumulators)
             else:
                 self.refuse(name, part)
 

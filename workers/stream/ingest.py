@@ -16,10 +16,11 @@ from attributary.schemas.card import ModelCard
 from attributary.schemas.grid import GridRecord
 from attributary.schemas.manifest import Manifest
 from attributary.schemas.sketch import SketchHeader
+from attributary.workers.stream.accumulators import SKETCHES, Accumulators
 from attributary.workers.stream.block import Block, PaneState, Rejection, staged_of
 from attributary.workers.stream.decode import Record, Staged
 from attributary.workers.stream.encode import Refusal
-from attributary.workers.stream.epoch import Epoch, propose_first, propose_next
+from attributary.workers.stream.epoch import Epoch, propose_first
 from attributary.workers.stream.options import IngestOptions
 
 
@@ -69,6 +70,7 @@ class PartitionIngest:
         options: IngestOptions,
         *,
         partitions: int = 1,
+        accumulators: Accumulators = SKETCHES,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -78,6 +80,7 @@ class PartitionIngest:
         self._acknowledged = position
         self._catalogue = catalogue
         self._options = options
+        self._accumulators = accumulators
         self._blocks: deque[Block] = deque()
         self._waiting_since: dict[str, float] = {}
         self._renewals: list[GridRecord] = []
@@ -200,6 +203,7 @@ class PartitionIngest:
                 first_timestamp=record.timestamp,
                 previous=previous,
                 upto=record.offset,
+                accumulators=self._accumulators,
             )
         )
 
@@ -236,7 +240,7 @@ class PartitionIngest:
             if epoch is None or epoch is not self._catalogue.epoch(name):
                 continue
             panes = [model.panes[pane].sketch for pane in sorted(model.panes)]
-            record = propose_next(epoch, panes, self._options)
+            record = self._accumulators.renewal(epoch, panes, self._options)
             if record is not None:
                 self._renewals.append(record)
 

@@ -13,6 +13,7 @@ from attributary.schemas.attribution import Accounting, WindowAttribution, Windo
 from attributary.schemas.card import ModelCard
 from attributary.schemas.manifest import Manifest
 from attributary.schemas.sketch import SketchHeader
+from attributary.workers.stream.accumulators import SKETCHES, Accumulators
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.drift import DriftBook
 from attributary.workers.stream.epoch import Epoch
@@ -34,10 +35,12 @@ class MergePartition:
         catalogue: ControlCatalogue,
         options: MergeOptions,
         owns: Callable[[str], bool] = lambda model: True,
+        accumulators: Accumulators = SKETCHES,
     ) -> None:
         self._catalogue = catalogue
         self._options = options
         self._owns = owns
+        self._accumulators = accumulators
         self._sources: dict[SourceKey, SourceLedger] = {}
         self._partitions: dict[str, int] = {}
         #: When a model was first heard of.
@@ -127,11 +130,11 @@ class MergePartition:
 
     def _begin(self, model: str, epoch: Epoch, older: ModelMerge | None) -> ModelMerge:
         card = self._catalogue.card(model) or ModelCard(model=model)
-        merge = ModelMerge(card, epoch)
+        merge = ModelMerge(card, epoch, self._accumulators.window)
         if older is not None:
             merge.replace(older)
         self._cards[model] = card
-        self._drift[model] = DriftBook(epoch.layout)
+        self._drift[model] = self._accumulators.drift(epoch.layout)
         self._models[model] = merge
         return merge
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from attributary.schemas.attribution import Window
@@ -14,7 +14,7 @@ from attributary.workers.maths.spans import Hopping, Span
 from attributary.workers.maths.window import WindowState
 from attributary.workers.stream.epoch import Epoch, pane_ms
 from attributary.workers.stream.open_sketches import OpenSketches
-from attributary.workers.stream.views import Held, SourceKey, View, WindowedView
+from attributary.workers.stream.views import Held, SourceKey, View, WindowedView, window_of
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,11 @@ class ModelMerge:
     and left out of the views, because their columns differ.
     """
 
-    def __init__(self, card: ModelCard, epoch: Epoch) -> None:
+    def __init__(
+        self, card: ModelCard, epoch: Epoch, read: Callable[[bytes], WindowState] = window_of
+    ) -> None:
         self.epoch = epoch
+        self._read = read
         self.late_rows = 0
         self.watermark: int | None = None
         self.oldest: int | None = None
@@ -67,7 +70,7 @@ class ModelMerge:
 
     def add(self, header: SketchHeader, body: bytes) -> bool:
         """Take a sketch of this layout; False where it says nothing new."""
-        held = Held(header, body, header.pane + self._pane_ms)
+        held = Held(header, body, header.pane + self._pane_ms, read=self._read)
         live = [
             (windowed, span)
             for windowed in self._windowed.values()
@@ -109,12 +112,12 @@ class ModelMerge:
         """Merge the sketches of a block whose books are closed."""
         self._outdated.take(source, block)
         for held in self._open.take(source, block):
-            sketch = held.sketch()
+            part = held.part()
             self.late_rows += held.header.rows - held.on_time
             for windowed in self._windowed.values():
-                windowed.close(source, held, sketch)
+                windowed.close(source, held, part)
             for view in self._endless.values():
-                view.close(source, held, sketch)
+                view.close(source, held, part)
 
     def advance(self, watermark: int | None) -> None:
         """Move the watermark on, and settle the windows that no row can change any more."""

@@ -7,7 +7,7 @@ worker computes them and whenever.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from zlib import crc32
@@ -22,6 +22,11 @@ SourceKey = tuple[str, int]
 Place = tuple[int, int, int]
 
 
+def window_of(body: bytes) -> WindowState:
+    """Return a pane's bytes as a window of its own."""
+    return WindowState.of(PaneSketch.from_bytes(body))
+
+
 @dataclass
 class Held:
     """The newest sketch of one pane of an open block; ``on_time`` of its rows came before every
@@ -31,6 +36,7 @@ class Held:
     body: bytes
     pane_end: int
     on_time: int = 0
+    read: Callable[[bytes], WindowState] = window_of
 
     @property
     def version(self) -> tuple[int, bool]:
@@ -42,9 +48,9 @@ class Held:
         """What orders it, and a mark of its content."""
         return self.header.block, self.header.pane, crc32(self.body)
 
-    def sketch(self) -> PaneSketch:
-        """Return the accumulators."""
-        return PaneSketch.from_bytes(self.body)
+    def part(self) -> WindowState:
+        """Return the accumulators; what is made of them must be a copy."""
+        return self.read(self.body)
 
 
 class Share:
@@ -55,9 +61,8 @@ class Share:
         self._decayed: DecayedState | None = None
         self._window: WindowState | None = None
 
-    def add(self, sketch: PaneSketch, pane_end: int) -> None:
+    def add(self, part: WindowState, pane_end: int) -> None:
         """Merge one pane."""
-        part = WindowState.of(sketch)
         if self._half_life is None:
             if self._window is None:
                 self._window = part.copy()
@@ -105,9 +110,9 @@ class Partial:
         self._ahead_places: list[Place] = []
         self._seen: list[Place] = []
 
-    def close(self, held: Held, sketch: PaneSketch) -> None:
+    def close(self, held: Held, part: WindowState) -> None:
         """Merge a final sketch."""
-        self._closed.add(sketch, held.pane_end)
+        self._closed.add(part, held.pane_end)
         if self._ahead_places[:1] == [held.place]:
             del self._ahead_places[0]
         else:
@@ -121,12 +126,12 @@ class Partial:
         share = self._ahead or self._closed.copy()
         steady = max(len(self._ahead_places), _common_prefix(self._seen, places))
         for held in open_sketches[len(self._ahead_places) : steady]:
-            share.add(held.sketch(), held.pane_end)
+            share.add(held.part(), held.pane_end)
         self._ahead, self._ahead_places, self._seen = share, places[:steady], places
         if rest := open_sketches[steady:]:
             share = share.copy()
             for held in rest:
-                share.add(held.sketch(), held.pane_end)
+                share.add(held.part(), held.pane_end)
         return share
 
 
@@ -140,11 +145,11 @@ class View:
         #: Rows, and rejected rows, that the newest message accounts for.
         self.published: tuple[int, int] | None = None
 
-    def close(self, source: SourceKey, held: Held, sketch: PaneSketch) -> None:
+    def close(self, source: SourceKey, held: Held, part: WindowState) -> None:
         """Merge a final sketch."""
         if source not in self._partials:
             self._partials[source] = Partial(self._half_life)
-        self._partials[source].close(held, sketch)
+        self._partials[source].close(held, part)
         self.closed_rows += held.header.rows
 
     def state(self, open_sketches: Mapping[SourceKey, list[Held]]) -> WindowState | None:
@@ -185,11 +190,11 @@ class WindowedView:
             if watermark is None or span.end + self.lateness > watermark
         ]
 
-    def close(self, source: SourceKey, held: Held, sketch: PaneSketch) -> None:
+    def close(self, source: SourceKey, held: Held, part: WindowState) -> None:
         """Merge a final sketch into the windows that still take rows."""
         for span in self.spans.spans_of(held.header.pane):
             if span in self.views:
-                self.views[span].close(source, held, sketch)
+                self.views[span].close(source, held, part)
 
     def settled(self, watermark: int) -> list[Span]:
         """Return the windows that no row can change any more, oldest first."""
