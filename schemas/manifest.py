@@ -62,6 +62,10 @@ class Manifest(Message):
     block: int = Field(description="First offset of the block: its name.")
     upto: int = Field(description="Offset after the last one counted.")
     previous: int | None = Field(description="Block before this one, when this owner sealed it.")
+    lost: int = Field(
+        default=0,
+        description="Offsets right before the block that the log dropped before they were read.",
+    )
     sealed: bool = Field(description="No later offset belongs to this block.")
     acknowledged: int = Field(
         default=0,

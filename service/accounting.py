@@ -21,6 +21,7 @@ from attributary.schemas.manifest import MANIFEST_KEY, Manifest
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.closing import close
 from attributary.workers.stream.control import topic_partitions
+from attributary.workers.stream.ends import Fetched, log_ends
 
 _FETCH_BYTES = 16 * 2**20
 
@@ -133,12 +134,13 @@ class ManifestFold:
         """Return the totals; ``log`` gives the first and the end offset of every source partition."""
         log = log or {}
         models: dict[str, ModelAccount] = {}
-        for blocks in self._blocks.values():
+        counted = {source: _uncut(blocks) for source, blocks in self._blocks.items()}
+        for blocks in counted.values():
             for manifest in blocks.values():
                 _add_models(models, manifest)
         sources = {
-            source: _source(self._blocks.get(source, {}), log.get(source))
-            for source in sorted({*self._blocks, *log})
+            source: _source(counted.get(source, {}), log.get(source))
+            for source in sorted({*counted, *log})
         }
         return Accounting(models, sources)
 
@@ -147,6 +149,17 @@ def _coverage(manifest: Manifest) -> tuple[int, bool, int]:
     """Order manifests of one block. With equal offsets fewer waiting rows and a seal are news."""
     waiting = sum(model.waiting for model in manifest.models.values())
     return manifest.upto, manifest.sealed, -waiting
+
+
+def _uncut(blocks: Mapping[int, Manifest]) -> dict[int, Manifest]:
+    """Leave out blocks that the log's truncation has cut through: what of their rows is left is counted again
+    by the owner that began behind it, and merge drops them too."""
+    begun = max((manifest.acknowledged for manifest in blocks.values()), default=0)
+    return {
+        block: manifest
+        for block, manifest in blocks.items()
+        if manifest.sealed or not block < begun < manifest.upto
+    }
 
 
 def _add_models(models: dict[str, ModelAccount], manifest: Manifest) -> None:
@@ -180,13 +193,13 @@ def _source(blocks: Mapping[int, Manifest], log: tuple[int, int] | None) -> Sour
         for count in manifest.models.values()
         if count.event_time is not None
     ]
-    start, upto = ordered[0].block, max(manifest.upto for manifest in ordered)
+    start, upto = ordered[0].block - ordered[0].lost, max(manifest.upto for manifest in ordered)
     first, end = log or (start, upto)
     return SourceAccount(
         start=start,
         upto=upto,
         covered=sum(manifest.upto - manifest.block for manifest in ordered),
-        gaps=gaps + max(0, start - first),
+        gaps=gaps + ordered[0].lost + max(0, start - first),
         overlaps=overlaps,
         lag=max(0, end - upto),
         event_time=max(times, default=None),
@@ -226,7 +239,7 @@ class AccountingReader:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=_FETCH_BYTES,
-            fetch_max_wait_ms=100,
+            fetch_max_wait_ms=20,  # a refresh waits for one answer
         )
         try:
             await consumer.start()
@@ -256,27 +269,35 @@ class AccountingReader:
         if consumer is None:
             raise RuntimeError("use the reader as an async context manager")
         try:
+            await self._assign(consumer)
             # The log's end first: manifests read afterwards can only cover more of it.
             first = await consumer.beginning_offsets(self._sources)
-            last = await consumer.end_offsets(self._sources)
-            ends = await consumer.end_offsets(self._partitions)
-            if self._partition is None and any(ends.values()):
-                self._partition = min(ends, key=lambda at: (ends[at], at.partition))
+            consumer.resume(*self._sources)
+            last = await log_ends(consumer, self._sources)
+            consumer.pause(*self._sources)  # no row is wanted, only how many there are
             if self._partition is not None:
-                await self._read(consumer, self._partition, ends[self._partition])
+                await self._read(consumer, self._partition)
         except KafkaError as error:
             raise self._unreachable(error) from None
         return self._fold.accounting(
             {(at.topic, at.partition): (first[at], last[at]) for at in self._sources}
         )
 
-    async def _read(self, consumer: AIOKafkaConsumer, at: TopicPartition, end: int) -> None:
-        """Fold the manifests up to the offset ``end``."""
-        if not consumer.assignment():
-            consumer.assign([at])
-            await consumer.seek_to_beginning(at)
-        while await consumer.position(at) < end:
-            polled = await consumer.getmany(timeout_ms=200)
+    async def _assign(self, consumer: AIOKafkaConsumer) -> None:
+        if self._partition is None:
+            ends = await consumer.end_offsets(self._partitions)
+            if any(ends.values()):
+                self._partition = min(ends, key=lambda at: (ends[at], at.partition))
+        wanted = {*self._sources, *([] if self._partition is None else [self._partition])}
+        if consumer.assignment() != wanted:
+            consumer.assign(wanted)
+            await consumer.seek_to_beginning(*wanted)
+
+    async def _read(self, consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
+        """Fold the manifests up to the present end of their log."""
+        fetched = Fetched(consumer, [at])
+        while not fetched.all() or await consumer.position(at) < (consumer.highwater(at) or 0):
+            polled = await consumer.getmany(at, timeout_ms=200)
             for record in polled.get(at, ()):
                 if record.value is not None and (record.key or b"").startswith(MANIFEST_KEY):
                     self._fold.add(Manifest.from_bytes(record.value))

@@ -21,6 +21,8 @@ def manifest(
     partition: int = 0,
     previous: int | None = None,
     sealed: bool = False,
+    acknowledged: int = 0,
+    lost: int = 0,
 ) -> Manifest:
     return Manifest(
         topic=TOPIC,
@@ -29,6 +31,8 @@ def manifest(
         upto=upto,
         previous=previous,
         sealed=sealed,
+        acknowledged=acknowledged,
+        lost=lost,
         partitions=3,
         end_offset=upto,
         models=models or {},
@@ -177,6 +181,17 @@ def test_offsets_before_the_first_block_that_the_log_still_holds_are_a_gap() -> 
     block = manifest(40, 60)
     assert folded(block, log={(TOPIC, 0): (10, 60)}).gaps == 30
     assert folded(block, log={(TOPIC, 0): (55, 60)}).gaps == 0  # retention moved the start
+
+
+def test_what_the_log_lost_is_a_gap_and_a_block_that_this_cut_through_does_not_count() -> None:
+    counted = ModelCount(accepted={0: 8})
+    cut = manifest(10, 18, {"m": counted})
+    rest = manifest(15, 20, {"m": ModelCount(accepted={0: 5})}, acknowledged=15, lost=5)
+    found = folded(manifest(0, 10, sealed=True), cut, rest)
+    assert (found.accepted, found.gaps, found.overlaps) == (5, 5, 0)
+    alone = folded(rest)
+    assert (alone.gaps, alone.sources[TOPIC, 0].start) == (5, 10)
+    assert folded(manifest(0, 10, sealed=True), manifest(10, 15, {"m": counted}), rest).gaps == 0
 
 
 def test_the_highest_event_time_of_a_partition_is_known() -> None:

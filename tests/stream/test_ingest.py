@@ -53,6 +53,10 @@ def _count(flush: Flush, model: str = "m") -> ModelCount:
     return manifest.models[model]
 
 
+def _count_of(manifest: Manifest) -> ModelCount:
+    return manifest.models["m"]
+
+
 def _blocks(flush: Flush) -> list[tuple[int, int, bool]]:
     return [(m.block, m.upto, m.sealed) for m in flush.manifests]
 
@@ -119,6 +123,53 @@ def test_an_owner_says_how_far_everything_is_acknowledged() -> None:
     assert [m.acknowledged for m in flush.manifests] == [32, 32, 32]
     core.acknowledged(flush)
     assert [m.acknowledged for m in core.flush(65).manifests] == [64]
+
+
+def test_a_hole_in_a_log_that_begins_before_it_is_covered() -> None:
+    core = _core(_ready(), position=3)
+    assert core.add([_good(3), _good(4)], now=0) == 0
+    assert core.add([_good(7)], now=0, log_start=5) == 0  # 5 and 6: a transaction's markers
+    assert _blocks(core.flush(8)) == [(3, 8, False)]
+    assert core.skip(9, log_start=8) == 0  # one more at the log's end
+    assert core.expected == 9
+    (manifest,) = core.flush(9).manifests
+    assert (manifest.upto, manifest.lost) == (9, 0)
+    assert core.skip(6, log_start=0) == 0
+    assert core.expected == 9
+
+
+def test_what_the_log_lost_before_it_was_read_ends_the_block_and_is_covered_by_none() -> None:
+    core = _core(_ready(), position=3)
+    core.add([_good(3), _good(4)], now=0)
+    assert core.add([_good(9), _good(10)], now=0, log_start=8) == 3
+    flush = core.flush(11)
+    assert _blocks(flush) == [(3, 5, True), (9, 11, False)]
+    assert [(m.previous, m.lost) for m in flush.manifests] == [(None, 0), (None, 4)]
+    assert sum(_count_of(m).rows_accepted for m in flush.manifests) == 4
+    assert flush.commit == 9
+    core.acknowledged(flush)
+    assert [m.acknowledged for m in core.flush(11).manifests] == [9]
+
+
+def test_a_log_that_is_emptied_before_it_was_read_ends_the_block_without_a_record() -> None:
+    core = _core(_ready(), position=3)
+    core.add([_good(3)], now=0)
+    assert core.skip(10, log_start=10) == 6
+    flush = core.flush(10)
+    assert (_blocks(flush), flush.commit) == ([(3, 4, True)], 10)
+    core.acknowledged(flush)
+    (heartbeat,) = core.flush(10).manifests
+    assert (heartbeat.block, heartbeat.upto, heartbeat.acknowledged) == (10, 10, 10)
+    assert core.skip(15, log_start=15) == 5  # and again
+    core.add([_good(15)], now=0)
+    (manifest,) = core.flush(16).manifests
+    assert (manifest.block, manifest.upto, manifest.lost) == (15, 16, 11)
+
+
+def test_an_owner_that_begins_behind_what_was_committed_says_what_is_lost() -> None:
+    core = PartitionIngest("rows", 0, 20, _ready(), OPTIONS, lost=4)
+    core.add([_good(20)], now=0)
+    assert [m.lost for m in core.flush(21).manifests] == [4]
 
 
 def test_without_a_record_a_flush_is_a_heartbeat() -> None:

@@ -22,6 +22,7 @@ def manifest(
     time: int | None = None,
     rejected: int = 0,
     model: str = "m",
+    lost: int = 0,
 ) -> Manifest:
     count = ModelCount(
         accepted={0: accepted} if accepted else {},
@@ -36,6 +37,7 @@ def manifest(
         block=block,
         upto=upto,
         previous=None,
+        lost=lost,
         sealed=sealed,
         acknowledged=acknowledged,
         end_offset=end,
@@ -139,6 +141,48 @@ def test_a_block_that_retention_cut_through_is_dropped_and_its_rest_counted_once
     ledger.add(manifest(16, 28, accepted=12), clock=0)  # an old owner goes on
     assert ledger.drop_truncated() == [16]
     assert ledger.totals("m").accepted == 28
+
+
+def test_a_block_that_nobody_goes_on_with_is_covered_as_far_as_its_rows_are_held() -> None:
+    ledger = SourceLedger()
+    ledger.add(manifest(0, 16, sealed=True, accepted=16), clock=0)
+    ledger.add(manifest(16, 28, accepted=12), clock=0)
+    ledger.add(manifest(30, 32, sealed=True, acknowledged=30, accepted=2), clock=0)
+    assert _close(ledger) == [0, 30]
+    assert ledger.gap_offsets == 14
+    ledger.hold(manifest(16, 28, accepted=12))
+    assert ledger.gap_offsets == 2
+    assert ledger.totals("m").accepted == 30
+
+
+def test_what_was_lost_before_the_first_block_is_a_gap() -> None:
+    ledger = SourceLedger()
+    ledger.add(manifest(20, 32, sealed=True, acknowledged=20, accepted=12, lost=5), clock=0)
+    assert ledger.gap_offsets == 5
+    assert _close(ledger) == [20]
+    assert (ledger.first, ledger.gap_offsets) == (15, 5)
+
+
+def test_of_overlapping_blocks_of_two_owners_the_first_that_closes_counts() -> None:
+    ledger = SourceLedger()
+    ledger.add(manifest(0, 10, sealed=True, accepted=10), clock=0)
+    ledger.add(manifest(13, 16, sealed=True, acknowledged=13, accepted=3), clock=0)
+    assert _close(ledger) == [0, 13]
+    # The old owner had read what was lost for the new one, and closes the first block later.
+    ledger.add(manifest(10, 16, sealed=True, accepted=6), clock=0)
+    assert _close(ledger) == []
+    assert ledger.drop_truncated() == [10]
+    assert ledger.gap_offsets == 3
+    assert ledger.totals("m").accepted == 13
+
+
+def test_an_old_owners_whole_block_leaves_no_room_for_one_that_began_in_it() -> None:
+    ledger = SourceLedger()
+    ledger.add(manifest(0, 16, sealed=True, accepted=16), clock=0)
+    ledger.add(manifest(13, 16, sealed=True, acknowledged=13, accepted=3), clock=0)
+    assert _close(ledger) == [0]
+    assert ledger.drop_truncated() == [13]
+    assert (ledger.gap_offsets, ledger.totals("m").accepted) == (0, 16)
 
 
 def test_a_heartbeat_covers_nothing_and_says_how_far_the_log_goes() -> None:

@@ -64,6 +64,12 @@ class Stream:
         self.cores[partition] = self._core(partition, position)
         self._offsets[partition] = position
 
+    def lose(self, partition: int, offsets: int) -> None:
+        """The log drops offsets before they are read."""
+        self._offsets[partition] += offsets
+        place = self._offsets[partition]
+        assert self.cores[partition].skip(place, log_start=place) == offsets
+
     def row(self, partition: int, seconds: float, rows: int = 1, model: str = "m") -> None:
         """Count rows of an event time, in one message."""
         found = []
@@ -375,6 +381,38 @@ def test_a_block_that_retention_cut_through_counts_its_rest_once_and_the_loss_as
     feed(merge, stream.flush())
     found = windows(merge)["lifetime"].accounting
     assert (found.rows, found.rows_accepted, found.gaps) == (36, 36, 4)
+
+
+def test_a_block_whose_owner_died_before_the_log_was_cut_behind_it_counts_as_far_as_it_was_read() -> (
+    None
+):
+    stream = Stream()
+    merge = stream.merge()
+    for second in range(28):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    stream.again(0, 30)  # 28 and 29 are gone; 16 to 27 were counted
+    for second in range(30, 50):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    found = windows(merge)["lifetime"].accounting
+    assert (found.rows, found.rows_accepted, found.gaps) == (48, 48, 2)
+
+
+def test_what_is_lost_while_an_owner_reads_is_a_gap_once_the_block_behind_it_closes() -> None:
+    stream = Stream()
+    merge = stream.merge()
+    for second in range(20):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    stream.lose(0, 5)
+    for second in range(25, 40):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    feed(merge, stream.flush())
+    found = windows(merge)["lifetime"].accounting
+    assert (found.rows, found.rows_accepted, found.gaps) == (35, 35, 5)
+    assert found.offsets == {"rows/0": (0, 40)}
 
 
 def test_an_old_owner_that_goes_on_takes_nothing_away_and_adds_nothing() -> None:

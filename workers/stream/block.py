@@ -102,6 +102,7 @@ class Block:
     previous: int | None
     upto: int
     accumulators: Accumulators = SKETCHES
+    lost: int = 0
     size: int = 0
     sealed: bool = False
     models: dict[str, ModelBlock] = field(default_factory=dict)
@@ -200,6 +201,7 @@ class Block:
             block=self.first,
             upto=self.upto,
             previous=self.previous,
+            lost=self.lost,
             sealed=self.finished,
             acknowledged=acknowledged,
             end_offset=end_offset,

@@ -26,6 +26,20 @@ class CatchUp:
         return not self._targets
 
 
+class Fetched:
+    """Whether the broker has answered a fetch of every partition since this was made: then its high watermark
+    is at least as new."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
+        self._consumer = consumer
+        self._before = {part: consumer.last_poll_timestamp(part) for part in partitions}
+
+    def all(self) -> bool:
+        """Say whether every partition has been fetched."""
+        latest = self._consumer.last_poll_timestamp
+        return all(latest(part) not in (None, before) for part, before in self._before.items())
+
+
 async def log_ends(
     consumer: AIOKafkaConsumer, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
@@ -33,6 +47,7 @@ async def log_ends(
     ends = dict(await consumer.end_offsets(partitions))
     for partition, end in ends.items():
         consumer.seek(partition, end)
-    while any(consumer.highwater(partition) is None for partition in partitions):
-        await consumer.getmany(timeout_ms=100)
+    fetched = Fetched(consumer, partitions)
+    while not fetched.all():
+        await consumer.getmany(*partitions, timeout_ms=100)
     return {partition: max(end, consumer.highwater(partition)) for partition, end in ends.items()}

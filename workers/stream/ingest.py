@@ -58,7 +58,8 @@ class Flush:
 class PartitionIngest:
     """One source partition, read from ``position``, the start of a block.
 
-    ``now`` is monotonic seconds, used only to wait for first rows.
+    ``now`` is monotonic seconds, used only to wait for first rows. ``lost``: how many offsets right before
+    ``position`` the log has dropped before anybody read them.
     """
 
     def __init__(
@@ -71,11 +72,13 @@ class PartitionIngest:
         *,
         partitions: int = 1,
         accumulators: Accumulators = SKETCHES,
+        lost: int = 0,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self._partitions = partitions
         self._position = position
+        self._lost = lost
         # Earlier owners committed it, so all before it is acknowledged.
         self._acknowledged = position
         self._catalogue = catalogue
@@ -85,13 +88,47 @@ class PartitionIngest:
         self._waiting_since: dict[str, float] = {}
         self._renewals: list[GridRecord] = []
 
-    def add(self, records: Sequence[Record], now: float) -> None:
-        """Take the partition's next records, in offset order."""
+    def add(self, records: Sequence[Record], now: float, log_start: int = 0) -> int:
+        """Take the partition's next records, in offset order; return how many offsets before them are lost.
+
+        ``log_start``: where the log began after these were read, needed where they do not begin at
+        ``expected``.
+        """
+        lost = self.skip(records[0].offset, log_start) if records else 0
         for record in records:
-            if not self._blocks or not self._blocks[-1].holds(record):
+            block = self._blocks[-1] if self._blocks else None
+            if block is None or block.sealed or not block.holds(record):
                 self._open(record)
             self._blocks[-1].add(record)
         self.count(now)
+        return lost
+
+    @property
+    def expected(self) -> int:
+        """The offset that comes next unless there is a hole in the log."""
+        if self._blocks and not self._blocks[-1].sealed:
+            return self._blocks[-1].upto
+        return self._position
+
+    def skip(self, upto: int, log_start: int) -> int:
+        """Pass over offsets up to ``upto`` that bring no record; return how many of them are lost.
+
+        Where the log begins no later than the hole, it holds markers or what compaction left, and no
+        row: covered. Else the log was truncated: the block ends before the hole, which nothing covers.
+        """
+        expected = self.expected
+        if upto <= expected:
+            return 0
+        lost = max(0, min(log_start, upto) - expected)
+        if not lost and self._blocks and not self._blocks[-1].sealed:
+            self._blocks[-1].upto = upto
+            return 0
+        if lost:
+            self._lost += upto - expected
+            if self._blocks and not self._blocks[-1].sealed:
+                self._seal(self._blocks[-1])
+        self._position = upto
+        return lost
 
     def count(self, now: float) -> None:
         """Count staged rows; call it when grids have become known too."""
@@ -153,7 +190,7 @@ class PartitionIngest:
                 for block in self._blocks
             ]
             or [self._heartbeat(end_offset)],
-            commit=self._blocks[finished].first if self._blocks else None,
+            commit=self._commit(finished),
             accepted=accepted,
             sent=sent,
             rejected=[(block, len(block.rejections)) for block in self._blocks],
@@ -186,14 +223,12 @@ class PartitionIngest:
 
     def _open(self, record: Record) -> None:
         previous = None
-        if self._blocks:
+        if self._blocks and not self._blocks[-1].sealed:
             block = self._blocks[-1]
             # Offsets without a record (transaction markers) up to here hold no rows: covered.
             block.upto = record.offset
-            block.sealed = True
+            self._seal(block)
             previous = block.first
-            self._count_block(block)
-            self._renew(block)
         self._blocks.append(
             Block(
                 topic=self.topic,
@@ -204,8 +239,20 @@ class PartitionIngest:
                 previous=previous,
                 upto=record.offset,
                 accumulators=self._accumulators,
+                lost=self._lost,
             )
         )
+        self._lost = 0
+
+    def _seal(self, block: Block) -> None:
+        block.sealed = True
+        self._count_block(block)
+        self._renew(block)
+
+    def _commit(self, finished: int) -> int | None:
+        if not self._blocks:
+            return None
+        return self._blocks[finished].first if finished < len(self._blocks) else self._position
 
     def _count_block(self, block: Block) -> None:
         for name, model in list(block.models.items()):

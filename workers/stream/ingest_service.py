@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
@@ -48,29 +49,34 @@ class IngestService(GroupService):
         self._catalogue = catalogue
         self._metrics = metrics
         self._cores: dict[TopicPartition, PartitionIngest] = {}
-        self._sketch_partitions = 1
+        self._sketch_partitions = self._row_partitions = 1
         self._catalogue_version = -1
         self._proposed_at: dict[tuple[str, int], float] = {}
         self._committed: dict[TopicPartition, int] = {}
-        self._ends: dict[TopicPartition, int] = {}
 
     async def take_over(self, partitions: list[TopicPartition]) -> None:
         """Start at the committed offset: the start of an open block."""
         self._sketch_partitions = await self.producer.partitions(self._topics.sketches)
+        self._row_partitions = await self.producer.partitions(self._topics.rows)
         beginnings = await self.consumer.beginning_offsets(partitions)
-        self._ends.update(await self.consumer.end_offsets(partitions))
         for partition in partitions:
             committed = await self.consumer.committed(partition)
             start = max(committed or 0, beginnings[partition])
             self.consumer.seek(partition, start)
-            self._cores[partition] = PartitionIngest(
-                partition.topic,
-                partition.partition,
-                start,
-                self._catalogue,
-                self._options,
-                partitions=await self.producer.partitions(partition.topic),
-            )
+            lost = 0 if committed is None else start - committed
+            self._cores[partition] = self._core(partition, start, lost)
+            self._lost(partition, start, lost)
+
+    def _core(self, partition: TopicPartition, position: int, lost: int = 0) -> PartitionIngest:
+        return PartitionIngest(
+            partition.topic,
+            partition.partition,
+            position,
+            self._catalogue,
+            self._options,
+            partitions=self._row_partitions,
+            lost=lost,
+        )
 
     async def hand_over(self, partitions: list[TopicPartition]) -> None:
         """Send what is counted, commit, forget."""
@@ -96,24 +102,88 @@ class IngestService(GroupService):
                 await asyncio.sleep(_POLL_MS / 1000)
             await self._settle_grids()
             if time.monotonic() - flushed >= self._options.flush_seconds:
+                await self._skip_holes()
                 await self._flush_until_acknowledged()
                 flushed = time.monotonic()
 
     async def _poll(self) -> None:
         batches = await self.consumer.getmany(timeout_ms=_POLL_MS, max_records=_POLL_RECORDS)
-        # Nothing below waits: a rebalance cannot come between the poll and the cores.
+        # Without a hole nothing below waits: no rebalance comes between the poll and the cores. Where one
+        # comes while the broker is asked about a hole, its new cores read these records again.
+        cores = dict(self._cores)
+        holes = [p for p, records in batches.items() if self._is_hole(p, records[0].offset)]
+        starts = await self._log_starts(holes) if holes else {}
+        moved = {p for p in batches if self._cores.get(p) is not cores.get(p)}
+        moved |= set(holes) - set(starts)  # stopped without an answer
         now = time.monotonic()
         for partition, records in batches.items():
             core = self._cores.get(partition)
-            if core is None:
+            if core is None or partition in moved:
                 continue
-            core.add([record_of(record) for record in records], now)
+            if records[0].offset < core.expected:
+                core = self._cores[partition] = self._start_again(
+                    core, partition, records[0].offset
+                )
+            taken = [record_of(record) for record in records]
+            self._lost(partition, records[0].offset, core.add(taken, now, starts.get(partition, 0)))
             read = records[-1].offset + 1
             self._metrics.lag.labels(*partition).set(
                 max(0, (self.consumer.highwater(partition) or 0) - read)
             )
             self._metrics.messages.inc(len(records))
             self._metrics.message_bytes.inc(sum(len(record.value or b"") for record in records))
+
+    def _is_hole(self, partition: TopicPartition, offset: int) -> bool:
+        core = self._cores.get(partition)
+        return core is not None and offset > core.expected
+
+    async def _log_starts(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where logs begin, asked until the broker answers: without it a hole cannot be judged."""
+        while True:
+            try:
+                return dict(await self.consumer.beginning_offsets(partitions))
+            except KafkaError as error:
+                _log.warning("the start of the log is not known, asked again soon: %s", error)
+                await self.sleep(0.5)
+                if self.should_stop:
+                    return {}
+
+    async def _skip_holes(self) -> None:
+        """Pass over holes that no record has come behind: markers, or a log emptied before it was read."""
+        cores, positions = dict(self._cores), {}
+        for partition in cores:
+            # While a position is being reset, asking for it waits; one that has moved away is not known.
+            with contextlib.suppress(asyncio.TimeoutError, KafkaError):
+                positions[partition] = await asyncio.wait_for(
+                    self.consumer.position(partition), 0.1
+                )
+        holes = [p for p, position in positions.items() if self._is_hole(p, position)]
+        starts = await self._log_starts(holes) if holes else {}
+        for partition, start in starts.items():
+            if (core := self._cores.get(partition)) is cores[partition] and core is not None:
+                position = positions[partition]
+                self._lost(partition, position, core.skip(position, start))
+
+    def _lost(self, partition: TopicPartition, upto: int, offsets: int) -> None:
+        if not offsets:
+            return
+        self._metrics.lost.labels(*partition).inc(offsets)
+        _log.error(
+            "%s/%d: up to %d, %d offsets were removed from the log before they were read and committed; rows "
+            "that no sketch holds are a gap: keep rows longer than workers lag (layout.rows_retention_hours)",
+            *partition, upto, offsets,
+        )  # fmt: skip
+
+    def _start_again(
+        self, core: PartitionIngest, partition: TopicPartition, offset: int
+    ) -> PartitionIngest:
+        _log.error(
+            "%s/%d was read up to %d and goes on at %d: the broker has lost the end of its log, or the topic "
+            "is a new one of the same name; counting starts again there",
+            *partition, core.expected, offset,
+        )  # fmt: skip
+        self._committed.pop(partition, None)
+        return self._core(partition, offset)
 
     async def _settle_grids(self) -> None:
         now = time.monotonic()
@@ -154,10 +224,9 @@ class IngestService(GroupService):
         started = time.monotonic()
         # Where the partitions end now, not where they ended when they were last read: merge must know
         # that rows are on their way before it hears how far the other partitions have come.
-        if self._cores:
-            self._ends.update(await self.consumer.end_offsets(list(self._cores)))
+        ends = await self.consumer.end_offsets(list(self._cores)) if self._cores else {}
         flushes = {
-            partition: core.flush(self._ends.get(partition, 0))
+            partition: core.flush(self._end(partition, ends.get(partition, 0)))
             for partition, core in self._cores.items()
         }
         for flush in flushes.values():
@@ -175,6 +244,12 @@ class IngestService(GroupService):
             except CommitFailedError as error:
                 _log.info("not committed, the partitions have moved: %s", error)
         self._metrics.flush_seconds.observe(time.monotonic() - started)
+
+    def _end(self, partition: TopicPartition, told: int) -> int:
+        """Return where the log ends: the embedded broker's answer leaves out most of the last batch."""
+        if partition not in self.consumer.assignment():
+            return told
+        return max(told, self.consumer.highwater(partition) or 0)
 
     def _count(self, flush: Flush) -> None:
         self._metrics.sketches_sent.inc(len(flush.sketches))

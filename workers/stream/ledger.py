@@ -31,6 +31,8 @@ class SourceLedger:
         self._expected: set[str] = set()
         self._closed: dict[str, Totals] = {}
         self._open: dict[int, Manifest] = {}
+        #: Ends of blocks that will not be sealed any more, whose rows so far are held.
+        self._held: dict[int, int] = {}
         #: Closed offsets, [start, end) in order; one span unless something is missing.
         self._spans: list[tuple[int, int]] = []
 
@@ -45,8 +47,8 @@ class SourceLedger:
         if held is not None and _coverage(held) > _coverage(manifest):
             return
         self._open[manifest.block] = manifest
-        if self.first is None or manifest.block < self.first:
-            self.first = manifest.block
+        first = manifest.block - manifest.lost
+        self.first = first if self.first is None else min(first, self.first)
         for name, count in manifest.models.items():
             if count.waiting or count.accepted:
                 self._expected.add(name)
@@ -71,6 +73,8 @@ class SourceLedger:
         ends = {end for _, end in self._spans}
         for block in sorted(self._open):
             manifest = self._open[block]
+            if self._overlaps(manifest):
+                continue
             if block > self._acknowledged and block not in ends:
                 return
             overdue = block < self._acknowledged
@@ -87,6 +91,7 @@ class SourceLedger:
             totals.accepted += count.rows_accepted
             totals.rejected.update(count.rejected)
         del self._open[manifest.block]
+        self._held.pop(manifest.block, None)
         spans: list[tuple[int, int]] = []
         for start, end in sorted([*self._spans, (manifest.block, manifest.upto)]):
             if spans and spans[-1][1] >= start:
@@ -95,25 +100,49 @@ class SourceLedger:
                 spans.append((start, end))
         self._spans = spans
 
+    def hold(self, manifest: Manifest) -> None:
+        """Note that all rows are held of a block that nobody goes on with: it is covered so far.
+
+        Its owner read it to this offset, and the log was truncated there before it could be sealed.
+        """
+        self._held[manifest.block] = manifest.upto
+
     def drop_truncated(self) -> list[int]:
-        """Forget blocks that the log's retention has cut through, and return them.
+        """Forget blocks that the log's truncation has cut through, and return them.
 
         An owner begins behind their start: it counts the rest of their rows again, in a block of its own.
-        What was before is a gap.
+        What was before is a gap. Of two owners' blocks that overlap for this reason the first closed counts.
         """
         cut = [
             block
             for block, manifest in self._open.items()
-            if block < self._acknowledged < manifest.upto and not manifest.sealed
+            if (block < self._acknowledged < manifest.upto and not manifest.sealed)
+            or self._overlaps(manifest)
         ]
         for block in cut:
             del self._open[block]
+            self._held.pop(block, None)
         return cut
 
     @property
     def gap_offsets(self) -> int:
-        """Offsets between closed blocks that no manifest covers, or whose sketches are missing."""
-        return sum(right[0] - left[1] for left, right in pairwise(self._spans))
+        """Offsets before the last closed block that no manifest covers, or whose sketches are missing; and
+        those before an open block that its owner found the log without."""
+        behind = [
+            (block, block)
+            for block, manifest in self._open.items()
+            if manifest.lost and block <= self._acknowledged
+        ]
+        if self.first is None or not (self._spans or behind):
+            return 0
+        last = max(end for _, end in [*self._spans, *behind])
+        held = [span for span in self._held.items() if span[1] <= last]
+        covered = sorted([*self._spans, *held, *behind])
+        pairs = pairwise([(0, self.first), *covered])
+        return sum(max(0, right[0] - left[1]) for left, right in pairs)
+
+    def _overlaps(self, manifest: Manifest) -> bool:
+        return any(start < manifest.upto and manifest.block < end for start, end in self._spans)
 
     def totals(self, model: str) -> Totals:
         """Return the model's rows over all blocks, open ones as far as they are known."""

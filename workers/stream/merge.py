@@ -91,7 +91,8 @@ class MergePartition:
         for name in sorted(self._models):
             merge = self._models[name]
             merge.advance(self._watermark(name))
-            for due in merge.due(sum(self._rejected(name).values())):
+            gaps = sum(ledger.gap_offsets for ledger in self._sources.values())
+            for due in merge.due(sum(self._rejected(name).values()), gaps):
                 yield from self._messages(name, merge, due, now)
 
     def gaps(self) -> dict[SourceKey, int]:
@@ -173,6 +174,8 @@ class MergePartition:
                 ledger.close(manifest)
             elif not lost:
                 in_order = False
+            elif not manifest.sealed and len(held) == len(mine):
+                ledger.hold(manifest)
 
     def _watermark(self, model: str) -> int | None:
         """Return how far event time has come on every partition that may still bring rows.

@@ -21,6 +21,7 @@ class StreamMetrics:
     sketch_bytes: Counter
     flush_seconds: Histogram
     lag: Gauge
+    lost: Counter
     sketches_received: Counter
     sketches_superseded: Gauge
     gaps: Gauge
@@ -63,6 +64,12 @@ class StreamMetrics:
             flush_seconds=seconds("flush_seconds", "Time to build and acknowledge one flush."),
             lag=gauge(
                 "lag_records", "Records of the partition not read yet.", "topic", "partition"
+            ),
+            lost=counter(
+                "lost_offsets_total",
+                "Offsets that the rows topic dropped before they were read and committed.",
+                "topic",
+                "partition",
             ),
             sketches_received=counter("sketches_received_total", "Pane sketches received."),
             sketches_superseded=gauge(

@@ -136,10 +136,10 @@ class ModelMerge:
         while self._settled:
             yield self._settled.popleft()
 
-    def due(self, rejected: int) -> Iterator[Due]:
+    def due(self, rejected: int, gaps: int = 0) -> Iterator[Due]:
         """Yield what has changed since it was published.
 
-        ``rejected`` rows of the model belong to no window; they make an endless view due again.
+        ``rejected`` rows of the model and ``gaps`` belong to no window; they make an endless view due again.
         """
         yield from self.settled()
         for index, windowed in self._windowed.items():
@@ -149,21 +149,23 @@ class ModelMerge:
                     if due is not None:
                         yield due
         for index, view in self._endless.items():
-            due = self._due(index, view, None, rejected)
+            due = self._due(index, view, None, (rejected, gaps))
             if due is not None:
                 yield due
 
-    def _due(self, index: int, view: View, span: Span | None, rejected: int = 0) -> Due | None:
+    def _due(
+        self, index: int, view: View, span: Span | None, books: tuple[int, ...] = ()
+    ) -> Due | None:
         open_sketches = self._open.where(lambda held: span is None or span.holds(held.header.pane))
         rows = view.closed_rows + sum(
             held.header.rows for part in open_sketches.values() for held in part
         )
-        if (rows, rejected) == view.published:
+        if (rows, *books) == view.published:
             return None
         state = view.state(open_sketches)
         if state is None:
             return None
-        view.published = rows, rejected
+        view.published = rows, *books
         return Due(index, self._window(index, span), state, rows, final=span is not None)
 
     def _window(self, index: int, span: Span | None) -> Window:

@@ -143,7 +143,7 @@ class View:
         self._partials: dict[SourceKey, Partial] = {}
         self.closed_rows = 0
         #: Rows, and rejected rows, that the newest message accounts for.
-        self.published: tuple[int, int] | None = None
+        self.published: tuple[int, ...] | None = None
 
     def close(self, source: SourceKey, held: Held, part: WindowState) -> None:
         """Merge a final sketch."""
