@@ -1,0 +1,124 @@
+"""Auto-Φ: one size of neighbourhood for all features, stable under resampling and leaving little out.
+
+The size r minimises V̂(r) + λ_B B̃(r) + λ_D r/M_max. V̂: mean over pairs of resamples of (1 − τ_b)/2 between
+their scores. B̃: what is left of the strongest dependence on a candidate outside the neighbourhood,
+relative to r = 0. Ties go to the smaller r; a pool shorter than r is used whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attributary.workers.explainers.gaussian_copula import (
+    Floats,
+    Integers,
+    Linalg,
+    copula_information,
+)
+
+_PAIRS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class SizeCriterion:
+    """What speaks for one size; the sum decides."""
+
+    size: int
+    instability: float
+    leftover: float
+    penalty: float
+
+    @property
+    def total(self) -> float:
+        """The criterion, to be minimised."""
+        return self.instability + self.leftover + self.penalty
+
+
+def criteria(
+    sizes: Sequence[int],
+    scores: Floats,
+    leftover: Floats,
+    *,
+    most: int,
+    leftover_weight: float = 1.0,
+    size_weight: float = 0.1,
+) -> list[SizeCriterion]:
+    """Return the criterion of each size.
+
+    ``scores`` (sizes, resamples, features) of the features to rank; ``leftover`` (M + 1,) B̂ per size.
+    """
+    relative = leftover / (leftover[0] + 1e-12)
+    return [
+        SizeCriterion(
+            size=size,
+            instability=instability(of_size),
+            leftover=leftover_weight * float(relative[min(size, relative.size - 1)]),
+            penalty=size_weight * size / most,
+        )
+        for size, of_size in zip(sizes, scores, strict=True)
+    ]
+
+
+def best_size(found: Sequence[SizeCriterion]) -> int:
+    """Return the size with the least criterion, of equals the smaller."""
+    return min(found, key=lambda criterion: (criterion.total, criterion.size)).size
+
+
+def instability(scores: Floats) -> float:
+    """Return the mean of (1 − τ_b)/2 over all pairs of resamples, scores (resamples, features).
+
+    A pair in which either is all tied has no τ_b and is left out; 0 where none is left.
+    """
+    agreement = kendall_matrix(scores)
+    pairs = agreement[np.triu_indices(agreement.shape[0], 1)]
+    pairs = pairs[np.isfinite(pairs)]
+    return float(np.mean((1 - pairs) / 2)) if pairs.size else 0.0
+
+
+def kendall_matrix(scores: Floats) -> Floats:
+    """Return Kendall's τ_b between all rows of scores (b, k), as one product of signs; NaN if tied."""
+    b, k = scores.shape
+    gram = np.zeros((b, b))
+    left, right = np.triu_indices(k, 1)
+    for start in range(0, left.size, max(_PAIRS_AT_ONCE // b, 1)):
+        part = slice(start, start + max(_PAIRS_AT_ONCE // b, 1))
+        # float32 holds whole numbers up to 2^24, more than a part's pairs.
+        signs = np.sign(scores[:, left[part]] - scores[:, right[part]]).astype(np.float32)
+        gram += signs @ signs.T
+    untied = np.diag(gram)
+    scale = np.sqrt(np.outer(untied, untied))
+    tau: Floats = np.divide(gram, scale, out=np.full((b, b), np.nan), where=scale > 0)
+    return np.clip(tau, -1.0, 1.0)
+
+
+def leftover_dependence(
+    correlation: Floats,
+    candidates: Integers,
+    *,
+    ridge: float,
+    linalg: Linalg | None = None,
+) -> Floats:
+    """Return B̂(r) for r = 0..M: the mean over features of the strongest I(X_i; X_j | X_Φ_i,r) with a
+    candidate j outside the first r. Features without candidates are left out."""
+    most = candidates.shape[1]
+    features = np.flatnonzero((candidates >= 0).any(axis=1))
+    strongest = np.zeros((features.size, most + 1))
+    for place in range(most):
+        # I(X_i; X_j | Φ_r) for j at this place and every r up to it.
+        has = features[candidates[features, place] >= 0]
+        if not has.size:
+            continue
+        rows = np.searchsorted(features, has)
+        found = copula_information(
+            correlation,
+            has,
+            candidates[has, place, None],
+            candidates[has, :place],
+            ridge=ridge,
+            linalg=linalg,
+        )
+        strongest[rows, : place + 1] = np.maximum(strongest[rows, : place + 1], found.unique)
+    return strongest.mean(axis=0) if features.size else np.zeros(most + 1)

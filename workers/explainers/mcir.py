@@ -1,0 +1,354 @@
+"""MCIR-M: how much of what a feature says about the output no dependent feature says too.
+
+For the output Q and the neighbourhood Φ(i) of feature i, in nats:
+
+    U_i = I(Q; X_i | X_Φ(i))    J_i = I(Q; X_i, X_Φ(i))    C_i = 2 U⁺ / (U⁺ + J⁺), clipped to [0, 1]
+
+Differs from the paper: one ridge on the whole covariance instead of one after the Schur complement, the
+maximum norm for nearest neighbours, no ψ(n) in their conditional form, and a feature without a
+neighbourhood is not ranked: its C would be 1 even if it were noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2
+
+from attributary.workers.explainers.auto_neighbourhood import (
+    SizeCriterion,
+    best_size,
+    criteria,
+    kendall_matrix,
+    leftover_dependence,
+)
+from attributary.workers.explainers.estimators import (
+    ESTIMATORS,
+    Columns,
+    Estimator,
+    Kind,
+    compatible,
+)
+from attributary.workers.explainers.gaussian_copula import (
+    DEFAULT_RIDGE,
+    Floats,
+    Integers,
+    Linalg,
+    NormalScores,
+    copula_information,
+)
+from attributary.workers.explainers.neighbourhood_screens import Screen, affinity, screened
+from attributary.workers.explainers.resampling import bootstrap_counts, half
+
+NO_NEIGHBOURHOOD = "no neighbourhood"
+SMALL_DENOMINATOR = "small denominator"
+_HEAD = 8
+
+
+@dataclass(frozen=True)
+class Stability:
+    """How much resamples agree on the ranked features: means over all pairs, None if undefined."""
+
+    kendall: float | None
+    jaccard: float | None
+    head: int
+
+
+@dataclass(frozen=True)
+class McirResult:
+    """Arrays are (d,) unless they say otherwise; information in nats, ``score`` in [0, 1].
+
+    ``interval`` (d, 2) is a 95 % interval of the score and ``stderr`` its standard error, NaN without
+    resamples. ``ranked`` is False where there is no neighbourhood: judge these by ``marginal``.
+    """
+
+    score: Floats
+    unique: Floats
+    joint: Floats
+    marginal: Floats
+    neighbourhoods: list[list[int]]
+    estimator: list[str]
+    interval: Floats
+    stderr: Floats
+    ranked: npt.NDArray[np.bool_]
+    flags: list[tuple[str, ...]]
+    size: int | None
+    criteria: list[SizeCriterion]
+    stability: Stability | None
+    #: Score and standard error (d,) of each estimator that ``"switch"`` chose from.
+    fixed: dict[str, tuple[Floats, Floats]]
+
+    def ranking(self) -> list[int]:
+        """Return the ranked features, the highest score first, of equals the more unique one."""
+        order = np.lexsort((-self.unique, -self.score))
+        return [int(i) for i in order if self.ranked[i]]
+
+
+def coefficient(unique: npt.ArrayLike, joint: npt.ArrayLike) -> Floats:
+    """Return C = 2U⁺/(U⁺ + J⁺) clipped to [0, 1], and 0 where both vanish."""
+    u, j = np.maximum(unique, 0.0), np.maximum(joint, 0.0)
+    ratio = np.divide(2 * u, u + j, out=np.zeros(np.shape(u + j)), where=u + j > 0)
+    clipped: Floats = np.clip(ratio, 0.0, 1.0)
+    return clipped
+
+
+def mcir(
+    X: npt.ArrayLike,
+    Q: npt.ArrayLike,
+    *,
+    kinds: Sequence[Kind] | None = None,
+    neighbourhoods: Sequence[Sequence[int]] | None = None,
+    sizes: Sequence[int] = (1, 3, 5),
+    max_candidates: int = 6,
+    screen: Screen = "pearson",
+    threshold: float = 0.6,
+    estimator: Estimator = "copula",
+    ridge: float = DEFAULT_RIDGE,
+    bootstraps: int = 50,
+    block_length: int = 1,
+    rng: np.random.Generator | int | None = 0,
+    linalg: Linalg | None = None,
+) -> McirResult:
+    """Score the features X (n, d) by their unique information on Q (n,) or (n, q).
+
+    kinds: "continuous" or "discrete", one per feature and one last for Q; continuous by default.
+    neighbourhoods: columns per feature; without it they are screened (``screen``, ``threshold``,
+        ``max_candidates``) and Auto-Φ chooses one of ``sizes``, both under the copula.
+    estimator: "copula", "knn", "plugin" (discrete), "mixed", or "switch": per feature the compatible
+        one with the smallest standard error.
+    bootstraps: resamples for Auto-Φ, intervals and stability; 0 for none of them.
+    block_length: rows of a resampled block, for rows that depend on their predecessors.
+    Raises ValueError for shapes, NaN, unknown names, and an estimator that does not fit the kinds.
+    """
+    features, outputs, kinds = _checked(X, Q, kinds, estimator, bootstraps)
+    n, d = features.shape
+    generator = np.random.default_rng(rng)
+    columns = Columns(features, outputs, kinds, ridge)
+    ends = columns.outputs
+    copula = NormalScores(columns.values)
+    correlation = copula.correlation(linalg=linalg)
+    resamples = [bootstrap_counts(n, generator, block_length) for _ in range(bootstraps)]
+
+    if neighbourhoods is None:
+        measure = affinity(screen, features, outputs, correlation[:d, :d])
+        candidates = screened(measure, threshold, max_candidates)
+        tried = _sizes(sizes, max_candidates)
+    else:
+        candidates = _padded(neighbourhoods, d)
+        tried = [candidates.shape[1]]
+    everyone = np.arange(d)
+    ranked: npt.NDArray[np.bool_] = np.any(candidates >= 0, axis=1)
+
+    drawn = np.empty((len(tried), bootstraps, d))
+    for b, counts in enumerate(resamples):
+        found = copula_information(
+            copula.correlation(counts, linalg),
+            everyone,
+            ends,
+            candidates,
+            ridge=ridge,
+            linalg=linalg,
+        )
+        every = coefficient(found.unique, found.joint)
+        for place, one in enumerate(tried):
+            drawn[place, b] = every[:, min(one, candidates.shape[1])]
+
+    size: int | None = None
+    found_criteria: list[SizeCriterion] = []
+    if neighbourhoods is None:
+        leftover = leftover_dependence(correlation, candidates, ridge=ridge, linalg=linalg)
+        found_criteria = criteria(tried, drawn[:, :, ranked], leftover, most=max_candidates)
+        size = best_size(found_criteria)
+        drawn = drawn[tried.index(size)][None]
+        candidates = candidates[:, :size]
+    chosen = [[int(j) for j in row if j >= 0] for row in candidates]
+
+    if estimator == "copula":
+        whole = copula_information(
+            correlation, everyone, ends, candidates, ridge=ridge, linalg=linalg
+        )
+        unique, joint, marginal = whole.unique[:, -1], whole.joint[:, -1], whole.unique[:, 0]
+        score, used = coefficient(unique, joint), ["copula"] * d
+        interval, stderr = _percentiles(drawn[0])
+        doubts: list[tuple[str, ...]] = [()] * d
+        fixed: dict[str, tuple[Floats, Floats]] = {}
+        stability = _stability(drawn[0][:, ranked])
+    else:
+        halves = [half(n, generator, block_length) for _ in range(bootstraps)]
+        table = _by_feature(columns, chosen, estimator, halves)
+        unique, joint, marginal, score, stderr = table.figures
+        interval = np.clip(score[:, None] + 1.96 * stderr[:, None] * np.array([-1, 1]), 0, 1)
+        used, doubts, fixed = table.used, table.flags, table.fixed
+        stability = _stability(table.drawn[:, ranked])
+    return McirResult(
+        score=score,
+        unique=unique,
+        joint=joint,
+        marginal=marginal,
+        neighbourhoods=chosen,
+        estimator=used,
+        interval=interval,
+        stderr=stderr,
+        ranked=ranked,
+        flags=_flags(ranked, unique + joint, chosen, n, outputs.shape[1], doubts),
+        size=size,
+        criteria=found_criteria,
+        stability=stability,
+        fixed=fixed,
+    )
+
+
+@dataclass
+class _Table:
+    figures: tuple[Floats, Floats, Floats, Floats, Floats]
+    used: list[str]
+    flags: list[tuple[str, ...]]
+    fixed: dict[str, tuple[Floats, Floats]]
+    drawn: Floats
+
+
+def _by_feature(
+    columns: Columns, chosen: list[list[int]], estimator: Estimator, halves: list[Integers]
+) -> _Table:
+    """Estimate each feature by its estimator; with "switch" by all that fit, and keep the steadiest."""
+    d = len(chosen)
+    unique, joint, marginal, score = (np.zeros(d) for _ in range(4))
+    stderr = np.full(d, np.nan)
+    drawn = np.zeros((len(halves), d))
+    used: list[str] = []
+    flags: list[tuple[str, ...]] = []
+    fixed: dict[str, tuple[Floats, Floats]] = {}
+    for i, near in enumerate(chosen):
+        fitting = compatible(columns.kinds_of(i, near))
+        best: Estimator | None = None
+        for name in fitting if estimator == "switch" else (estimator,):
+            found = columns.information(i, near, name)
+            parts = [columns.information(i, near, name, rows) for rows in halves]
+            draws = coefficient([p.unique for p in parts], [p.joint for p in parts])
+            value = float(coefficient([found.unique], [found.joint])[0])
+            error = float(draws.std(ddof=1)) if len(halves) > 1 else np.nan
+            if estimator == "switch":
+                scores, errors = fixed.setdefault(name, (np.full(d, np.nan), np.full(d, np.nan)))
+                scores[i], errors[i] = value, error
+            if best is None or error < stderr[i]:
+                best = name
+                unique[i], joint[i], marginal[i] = found.unique, found.joint, found.marginal
+                score[i], stderr[i], drawn[:, i] = value, error, draws
+                doubt = found.flags
+        assert best is not None  # noqa: S101
+        used.append(best)
+        flags.append(doubt)
+    return _Table((unique, joint, marginal, score, stderr), used, flags, fixed, drawn)
+
+
+def _percentiles(drawn: Floats) -> tuple[Floats, Floats]:
+    if drawn.shape[0] < 2:
+        return np.full((drawn.shape[1], 2), np.nan), np.full(drawn.shape[1], np.nan)
+    return np.quantile(drawn, [0.025, 0.975], axis=0).T, drawn.std(axis=0, ddof=1)
+
+
+def _stability(drawn: Floats) -> Stability | None:
+    resamples, d = drawn.shape
+    if resamples < 2 or not d:
+        return None
+    above = np.triu_indices(resamples, 1)
+    tau = kendall_matrix(drawn)[above]
+    tau = tau[np.isfinite(tau)]
+    jaccard = None
+    if d > _HEAD:
+        member = np.zeros((resamples, d))
+        np.put_along_axis(member, np.argsort(-drawn, axis=1, kind="stable")[:, :_HEAD], 1.0, axis=1)
+        shared = (member @ member.T)[above]
+        jaccard = float(np.mean(shared / (2 * _HEAD - shared)))
+    return Stability(float(tau.mean()) if tau.size else None, jaccard, _HEAD)
+
+
+def _flags(
+    ranked: npt.NDArray[np.bool_],
+    denominator: Floats,
+    chosen: list[list[int]],
+    n: int,
+    q: int,
+    doubts: list[tuple[str, ...]],
+) -> list[tuple[str, ...]]:
+    """Name what makes a score doubtful. A denominator is small when no more than chance would give:
+    under independence 2n I is about chi-square with one degree of freedom a pair of coordinates."""
+    flags = []
+    for i, near in enumerate(chosen):
+        chance = (chi2.ppf(0.95, q) + chi2.ppf(0.95, q * (len(near) + 1))) / (2 * n)
+        found = [*doubts[i]]
+        if not ranked[i]:
+            found.append(NO_NEIGHBOURHOOD)
+        if denominator[i] < chance:
+            found.append(SMALL_DENOMINATOR)
+        flags.append(tuple(found))
+    return flags
+
+
+def _sizes(sizes: Sequence[int], most: int) -> list[int]:
+    if not sizes or min(sizes) < 1 or max(sizes) > most:
+        raise ValueError(f"sizes are {list(sizes)}; expected some from 1 to max_candidates={most}")
+    return sorted(set(sizes))
+
+
+def _padded(neighbourhoods: Sequence[Sequence[int]], d: int) -> Integers:
+    if len(neighbourhoods) != d:
+        raise ValueError(f"{len(neighbourhoods)} neighbourhoods for {d} features; give one each")
+    padded = np.full(
+        (d, max((len(near) for near in neighbourhoods), default=0)), -1, dtype=np.int64
+    )
+    for i, near in enumerate(neighbourhoods):
+        if i in near or len(set(near)) != len(near) or not all(0 <= j < d for j in near):
+            raise ValueError(
+                f"neighbourhood of feature {i} is {list(near)}; expected distinct other columns "
+                f"from 0 to {d - 1}"
+            )
+        padded[i, : len(near)] = near
+    return padded
+
+
+def _checked(
+    X: npt.ArrayLike,
+    Q: npt.ArrayLike,
+    kinds: Sequence[Kind] | None,
+    estimator: str,
+    bootstraps: int,
+) -> tuple[Floats, Floats, Sequence[Kind]]:
+    features, outputs = np.asarray(X, dtype=np.float64), np.asarray(Q, dtype=np.float64)
+    outputs = outputs[:, None] if outputs.ndim == 1 else outputs
+    if features.ndim != 2 or outputs.ndim != 2 or features.shape[0] != outputs.shape[0]:
+        raise ValueError(
+            f"X has shape {features.shape} and Q {np.shape(Q)}; expected (n, d) and (n,) or (n, q)"
+        )
+    n, d = features.shape
+    if n < 4 or d < 1 or outputs.shape[1] < 1:
+        raise ValueError(f"{n} rows, {d} features: expected at least 4 rows and 1 feature")
+    for name, values in (("X", features), ("Q", outputs)):
+        if (bad := np.flatnonzero(np.isnan(values).any(axis=0))).size:
+            raise ValueError(
+                f"{name} holds NaN in columns {bad[:8].tolist()}: leave such rows out or impute"
+            )
+    if kinds is None:
+        kinds = ["continuous"] * (d + 1)
+    if len(kinds) != d + 1 or not set(kinds) <= {"continuous", "discrete"}:
+        raise ValueError(
+            f'kinds must be {d + 1} times "continuous" or "discrete" (features, then Q), got '
+            f"{len(kinds)}: {sorted(set(kinds))}"
+        )
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"estimator is {estimator!r}; choose from {', '.join(ESTIMATORS)}")
+    if estimator == "plugin" and "continuous" in kinds:
+        raise ValueError(
+            'estimator "plugin" counts equal values and needs discrete columns: name their kinds, or '
+            'use "mixed" or "switch"'
+        )
+    if estimator in ("copula", "knn") and "discrete" in kinds:
+        raise ValueError(
+            f'estimator {estimator!r} needs continuous columns: use "mixed" or "switch"'
+        )
+    if bootstraps < 0:
+        raise ValueError(f"bootstraps is {bootstraps}; expected 0 or more")
+    return features, outputs, kinds
