@@ -163,9 +163,9 @@ class WindowDrift(Message):
     rows: int
     reference_rows: int
     rows_thinned: int = Field(default=0, description="Of ``rows``, those that no sketch holds.")
-    fractions: list[float] = [1.0]
+    fractions: list[float] = Field(default=[1.0])
     reference_rows_thinned: int = 0
-    reference_fractions: list[float] = [1.0]
+    reference_fractions: list[float] = Field(default=[1.0])
     features: list[ColumnDrift]
     output_drift: ColumnDrift
     attributions: AttributionDrift
