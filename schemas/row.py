@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
@@ -30,7 +31,7 @@ _FRACTION = re.compile(r"\.([0-9]+)")
 _MODEL_NAME = re.compile(r"[\x21-\x7e]{1,200}")
 
 
-class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+class Row(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One row: what the model saw and what it said.
 
     ``features`` maps names to numbers, booleans, category names or null (missing). ``outputs`` is one
@@ -75,7 +76,19 @@ def encode_row(row: Row) -> bytes:
     return _encoder.encode(row)
 
 
-def decode_json_rows(data: bytes, *, model: str | None = None, max_rows: int = 100_000) -> JsonRows:
+class Shapes(Protocol):
+    """Decodes rows like those before; see ``row_shape``."""
+
+    def decode(self, data: bytes, model: str | None) -> Row | None:
+        """Return the row, or None where it has to be decoded as any row."""
+
+    def learn(self, data: bytes, model: str | None, row: Row) -> None:
+        """Take note of a row that had to be decoded as any row."""
+
+
+def decode_json_rows(
+    data: bytes, *, model: str | None = None, max_rows: int = 100_000, shapes: Shapes | None = None
+) -> JsonRows:
     """Return the rows of a JSON object or array; ``model`` names those that do not name their own.
 
     A message that is not JSON at all raises RejectedError; a bad row in an array is an error of
@@ -85,7 +98,7 @@ def decode_json_rows(data: bytes, *, model: str | None = None, max_rows: int = 1
     if not stripped:
         raise RejectedError(Reason.EMPTY, "the message is empty; expected a row as JSON or Arrow")
     if stripped[:1] != b"[":
-        return _collect([stripped], model, single=True)
+        return _collect([stripped], model, shapes, single=True)
     parts = array_parts(stripped)
     if not parts:
         raise RejectedError(Reason.EMPTY, "the array holds no row")
@@ -95,7 +108,7 @@ def decode_json_rows(data: bytes, *, model: str | None = None, max_rows: int = 1
             f"the array holds {len(parts)} rows; send at most {max_rows} a message",
             rows=len(parts),
         )
-    return _collect(parts, model, single=False)
+    return _collect(parts, model, shapes, single=False)
 
 
 def array_parts(array: bytes) -> list[bytes]:
@@ -110,11 +123,13 @@ def array_parts(array: bytes) -> list[bytes]:
         return [json.dumps(part).encode() for part in found] if isinstance(found, list) else []
 
 
-def _collect(parts: list[bytes], model: str | None, *, single: bool) -> JsonRows:
+def _collect(
+    parts: list[bytes], model: str | None, shapes: Shapes | None, *, single: bool
+) -> JsonRows:
     found = JsonRows()
     for index, part in enumerate(parts):
         try:
-            row = _decode_one(part)
+            row = _decode_one(part, model, shapes)
             found.rows.append((index, model_name(row.model or model), row))
         except RejectedError as error:
             if single:
@@ -123,15 +138,14 @@ def _collect(parts: list[bytes], model: str | None, *, single: bool) -> JsonRows
     return found
 
 
-def _decode_one(part: bytes) -> Row:
-    try:
-        row = _row_decoder.decode(part)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
-    except msgspec.DecodeError:
-        row = _convert(_lenient(part))
-    if b"\\u" in part:
-        _refuse_surrogates(row)
+def _decode_one(part: bytes, model: str | None, shapes: Shapes | None) -> Row:
+    row = None if shapes is None else shapes.decode(part, model)
+    if row is None:
+        row = _decode_any(part)
+        if b"\\u" in part:
+            _refuse_surrogates(row)
+        if shapes is not None:
+            shapes.learn(part, model, row)
     if row.schema is not None and row.schema != SCHEMA:
         raise RejectedError(
             Reason.WRONG_TYPE, f"expected the schema {SCHEMA!r} or none, got {row.schema!r}"
@@ -142,6 +156,15 @@ def _decode_one(part: bytes) -> Row:
             f"weight must lie between {MIN_WEIGHT:g} and {MAX_WEIGHT:g}, got {row.weight}",
         )
     return row
+
+
+def _decode_any(part: bytes) -> Row:
+    try:
+        return _row_decoder.decode(part)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
+    except msgspec.DecodeError:
+        return _convert(_lenient(part))
 
 
 def _refuse_surrogates(row: Row) -> None:

@@ -40,6 +40,14 @@ class Accumulators:
         """Return a pane's bytes as a window of its own."""
         return window_of(body)
 
+    def fits(self, window: WindowState, epoch: Epoch) -> bool:
+        """Say whether a window can be merged with those of the epoch's layout."""
+        return epoch.fits(window)
+
+    def saved(self, data: bytes) -> WindowState:
+        """Return the window that a snapshot holds."""
+        return WindowState.from_bytes(data)
+
     def drift(self, layout: Layout) -> DriftBook:
         """Return what compares a model's windows with earlier ones."""
         return DriftBook(layout)

@@ -15,7 +15,7 @@ import numpy as np
 from attributary.schemas.dead_letter import DeadLetter
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.manifest import Manifest, ModelCount
-from attributary.schemas.row import RowError
+from attributary.schemas.row import RowError, Shapes
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.stream.accumulators import SKETCHES, Accumulators
@@ -73,11 +73,12 @@ class ModelBlock:
         assert self.epoch is not None  # noqa: S101
         width = self.epoch.record.pane_ms
         panes = batch.times // width * width
-        for pane in np.unique(panes).tolist():
+        found = np.unique(panes).tolist()
+        for pane in found:
             state = self.panes.get(pane)
             if state is None:
                 state = self.panes[pane] = PaneState(accumulators.pane(self.epoch))
-            chosen = panes == pane
+            chosen = panes == pane if len(found) > 1 else slice(None)
             state.sketch.update(
                 batch.X[chosen],
                 batch.Y[chosen],
@@ -85,7 +86,7 @@ class ModelBlock:
                 hashes=None if batch.hashes is None else batch.hashes[chosen],
                 event_times=batch.times[chosen],
             )
-            state.rows += int(chosen.sum())
+            state.rows += len(batch.times[chosen])
         highest = int(batch.times.max())
         self.event_time = highest if self.event_time is None else max(highest, self.event_time)
 
@@ -102,6 +103,7 @@ class Block:
     previous: int | None
     upto: int
     accumulators: Accumulators = SKETCHES
+    shapes: Shapes | None = None
     lost: int = 0
     size: int = 0
     sealed: bool = False
@@ -127,19 +129,22 @@ class Block:
         self.upto = record.offset + 1
         self.size += len(record.value or b"")
         try:
-            decoded = decode(record, self.options)
+            decoded = decode(record, self.options, self.shapes)
         except RejectedError as error:
             self.refuse(UNKNOWN_MODEL, Refusal(record, error.rows, error.reason, str(error)))
             return
         errors = list(decoded.errors)
         for name, staged in decoded.staged:
-            known = len(self.models) - (UNKNOWN_MODEL in self.models)
-            if name not in self.models and known >= self.options.max_models:
+            model = self.models.get(name)
+            if model is not None:
+                model.staged.append(staged)
+                continue
+            if len(self.models) - (UNKNOWN_MODEL in self.models) >= self.options.max_models:
                 text = f"a block counts at most {self.options.max_models} models"
                 refused = range(staged.index, staged.index + staged.rows)
                 errors += [RowError(index, Reason.TOO_MANY_MODELS, text) for index in refused]
                 continue
-            self.models.setdefault(name, ModelBlock()).staged.append(staged)
+            self.models[name] = ModelBlock(staged=[staged])
         if errors:
             errors.sort(key=lambda error: error.index)
             self.refuse(UNKNOWN_MODEL, refusal(record, errors))

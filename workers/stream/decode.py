@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 from aiokafka import ConsumerRecord
 
 from attributary.schemas.arrow import ARROW_CONTENT, CONTINUATION, ArrowRows, decode_arrow_rows
@@ -15,13 +16,13 @@ from attributary.schemas.row import (
     MODEL_HEADER,
     Row,
     RowError,
+    Shapes,
     decode_json_rows,
 )
 from attributary.workers.stream.options import IngestOptions
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, gc=False):
     """A record of the log, free of any client library. ``timestamp`` is the broker's, in ms."""
 
     offset: int
@@ -36,8 +37,7 @@ def record_of(record: ConsumerRecord) -> Record:
     return Record(record.offset, record.timestamp, record.value, record.key, record.headers)
 
 
-@dataclass(frozen=True)
-class Staged:
+class Staged(msgspec.Struct, frozen=True, gc=False):
     """Rows of one record, read and not counted yet: one JSON row (number ``index`` of its record), or all
     the rows of an Arrow message."""
 
@@ -59,7 +59,7 @@ class Decoded:
     errors: list[RowError] = field(default_factory=list)
 
 
-def decode(record: Record, options: IngestOptions) -> Decoded:
+def decode(record: Record, options: IngestOptions, shapes: Shapes | None = None) -> Decoded:
     """Return the rows of ``record``; RejectedError where all of it is unusable."""
     value = record.value
     if not value:
@@ -69,8 +69,10 @@ def decode(record: Record, options: IngestOptions) -> Decoded:
             Reason.TOO_LARGE,
             f"{len(value)} bytes; at most {options.max_message_bytes} are read from one message",
         )
-    model = _header(record.headers, MODEL_HEADER)
-    content = _header(record.headers, CONTENT_HEADER)
+    model = content = None
+    if record.headers:
+        model = _header(record.headers, MODEL_HEADER)
+        content = _header(record.headers, CONTENT_HEADER)
     kind = content.partition(";")[0].strip().lower() if content else None
     if kind == ARROW_CONTENT or (kind is None and value.startswith(CONTINUATION)):
         rows = decode_arrow_rows(value, model=model, max_rows=options.max_message_rows)
@@ -80,7 +82,7 @@ def decode(record: Record, options: IngestOptions) -> Decoded:
             Reason.NOT_DECODABLE,
             f"content type {content!r:.80} is not read here; use {JSON_CONTENT} or {ARROW_CONTENT}",
         )
-    found = decode_json_rows(value, model=model, max_rows=options.max_message_rows)
+    found = decode_json_rows(value, model=model, max_rows=options.max_message_rows, shapes=shapes)
     return Decoded(
         [(name, Staged(record, row, index)) for index, name, row in found.rows], found.errors
     )

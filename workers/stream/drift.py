@@ -14,26 +14,54 @@ from attributary.workers.maths.drift import digest_drift
 from attributary.workers.maths.drift_masses import missing_change, stability
 from attributary.workers.maths.tdigest import TDigests
 from attributary.workers.maths.window import WindowScores
+from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.layout import Floats, Layout
 from attributary.workers.stream.model_merge import Due
+from attributary.workers.stream.snapshot_state import DriftState, RememberedState
 
 ReferenceKind = Literal["baseline", "preceding"]
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """What is kept of a window to compare later ones with."""
+    """What is kept of a window to compare later ones with; ``score`` (c, d)."""
 
     window: Window
     rows: int
     x_digests: TDigests
     y_digests: TDigests
-    scores: WindowScores
+    score: Floats
 
     @classmethod
     def of(cls, due: Due, scores: WindowScores) -> Remembered:
         """Return what is kept of a window that is due; its state is not changed afterwards."""
-        return cls(due.window, due.rows, due.state.x_digests, due.state.y_digests, scores)
+        digests = due.state.x_digests, due.state.y_digests
+        return cls(due.window, due.rows, *digests, scores.scores.score)
+
+    def state(self) -> RememberedState:
+        """Return it as a snapshot holds it."""
+        return RememberedState(
+            self.window.model_dump_json().encode(),
+            self.rows,
+            self.x_digests.to_bytes(),
+            self.y_digests.to_bytes(),
+            np.ascontiguousarray(self.score, dtype="<f8").tobytes(),
+        )
+
+    @classmethod
+    def from_state(cls, state: RememberedState, layout: Layout) -> Remembered:
+        """Return what ``state`` gave; ValueError where it is of other columns."""
+        x_digests = TDigests.from_bytes(state.x_digests)
+        y_digests = TDigests.from_bytes(state.y_digests)
+        shape = len(layout.outputs), len(layout.columns)
+        if (y_digests.columns, x_digests.columns) != shape:
+            raise IncompatibleStateError(
+                f"a reference window of {(y_digests.columns, x_digests.columns)} outputs and columns "
+                f"for a layout of {shape}"
+            )
+        score = np.frombuffer(state.score, dtype="<f8").astype(np.float64).reshape(shape)
+        window = Window.model_validate_json(state.window)
+        return cls(window, state.rows, x_digests, y_digests, score)
 
 
 class DriftBook:
@@ -43,6 +71,33 @@ class DriftBook:
         self._layout = layout
         self._baselines: dict[int, Remembered] = {}
         self._latest: dict[int, dict[int, Remembered]] = {}
+        #: Windows compared so far: whether anything has changed.
+        self.changes = 0
+
+    def state(self) -> DriftState:
+        """Return the references as a snapshot holds them."""
+        return DriftState(
+            {spec: kept.state() for spec, kept in self._baselines.items()},
+            {
+                spec: [kept.state() for kept in latest.values()]
+                for spec, latest in self._latest.items()
+            },
+        )
+
+    def copy(self) -> DriftBook:
+        """Return an independent copy; what it remembers is never changed."""
+        other = DriftBook(self._layout)
+        other._baselines = dict(self._baselines)
+        other._latest = {spec: dict(latest) for spec, latest in self._latest.items()}
+        return other
+
+    def restore(self, state: DriftState) -> None:
+        """Begin with these references; ValueError where they are of another layout."""
+        for spec, kept in state.baselines.items():
+            self._baselines[spec] = Remembered.from_state(kept, self._layout)
+        for spec, several in state.latest.items():
+            found = [Remembered.from_state(kept, self._layout) for kept in several]
+            self._latest[spec] = {kept.window.start: kept for kept in found}
 
     def compare(
         self, model: str, due: Due, scores: WindowScores, oldest: int, now: int
@@ -51,14 +106,16 @@ class DriftBook:
 
         ``oldest`` is the start of the model's first pane: a window that begins before is not full.
         """
+        self.changes += 1
         current = Remembered.of(due, scores)
+        edges = None if scores.profile is None else scores.profile.x_edges
         latest = self._latest.setdefault(due.spec, {})
         baseline = self._baselines.get(due.spec)
         if baseline is not None and baseline.window.start < due.window.start:
-            yield from self._messages(model, "baseline", baseline, current, now)
+            yield from self._messages(model, "baseline", baseline, current, edges, now)
         before = [start for start in latest if latest[start].window.end <= due.window.start]
         if before:
-            yield from self._messages(model, "preceding", latest[max(before)], current, now)
+            yield from self._messages(model, "preceding", latest[max(before)], current, edges, now)
         if due.window.start >= oldest and (
             baseline is None or baseline.window.start >= due.window.start
         ):
@@ -74,13 +131,11 @@ class DriftBook:
         kind: ReferenceKind,
         reference: Remembered,
         current: Remembered,
+        edges: Floats | None,
         now: int,
     ) -> Iterator[WindowDrift]:
         names = [column.name for column in self._layout.columns]
-        edges = current.scores.profile
-        features = _columns(
-            names, reference.x_digests, current.x_digests, None if edges is None else edges.x_edges
-        )
+        features = _columns(names, reference.x_digests, current.x_digests, edges)
         outputs = _columns(
             self._layout.outputs,
             reference.y_digests,
@@ -100,7 +155,7 @@ class DriftBook:
                 reference_rows=reference.rows,
                 features=features,
                 output_drift=outputs[index],
-                attributions=_agreement(reference.scores, current.scores, index),
+                attributions=_agreement(reference.score[index], current.score[index]),
             )
 
 
@@ -164,8 +219,7 @@ def _masses(digests: TDigests, edges: Floats) -> Floats:
     return masses
 
 
-def _agreement(reference: WindowScores, current: WindowScores, output: int) -> AttributionDrift:
-    before, now = reference.scores.score[output], current.scores.score[output]
+def _agreement(before: Floats, now: Floats) -> AttributionDrift:
     strong_before = np.abs(2 * before - 1)
     strong_now = np.abs(2 * now - 1)
     return AttributionDrift(

@@ -73,6 +73,14 @@ class TimeRule:
             )
         self._panes.add(pane)
 
+    def admits(self, times: npt.NDArray[np.int64]) -> bool:
+        """Admit times (n,) that are the broker's own: all of them, or none where they are too many panes."""
+        panes = self._panes.union(np.unique(times // self._pane_ms).tolist())
+        if self._max_future < 0 or len(panes) > self._most:
+            return False
+        self._panes = panes
+        return True
+
     def check_all(
         self, times: npt.NDArray[np.int64], record: Record
     ) -> tuple[npt.NDArray[np.bool_], list[RowError]]:
@@ -116,16 +124,7 @@ def _encode_rows(
     rows = [entry.content for entry in staged if isinstance(entry.content, Row)]
     encoded = layout.encode(rows)
     errors = list(encoded.errors)
-    times = np.zeros(len(encoded.kept), dtype=np.int64)
-    usable = np.ones(len(encoded.kept), dtype=bool)
-    for position, index in enumerate(encoded.kept):
-        record = staged[index].record
-        try:
-            time = times[position] = event_time_ms(rows[index].time, record.timestamp)
-            rule.check(time, record)
-        except RejectedError as error:
-            usable[position] = False
-            errors.append(RowError(index, error.reason, str(error)))
+    times, usable = _times(staged, rows, encoded.kept, rule, errors)
     if usable.any():
         hashes = None
         if place is not None:
@@ -138,6 +137,27 @@ def _encode_rows(
             staged[within[0].index].record,
             [RowError(staged[e.index].index, e.reason, e.message) for e in within],
         )
+
+
+def _times(
+    staged: list[Staged], rows: list[Row], kept: list[int], rule: TimeRule, errors: list[RowError]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Return event times (n,) of the kept rows and which can be counted, and note why others cannot."""
+    usable = np.ones(len(kept), dtype=bool)
+    if all(row.time is None for row in rows):
+        times = np.array([staged[index].record.timestamp for index in kept], dtype=np.int64)
+        if rule.admits(times):
+            return times, usable
+    times = np.zeros(len(kept), dtype=np.int64)
+    for position, index in enumerate(kept):
+        record = staged[index].record
+        try:
+            time = times[position] = event_time_ms(rows[index].time, record.timestamp)
+            rule.check(time, record)
+        except RejectedError as error:
+            usable[position] = False
+            errors.append(RowError(index, error.reason, str(error)))
+    return times, usable
 
 
 def _encode_arrow(

@@ -21,6 +21,7 @@ from attributary.schemas.row import FeatureValue, Row
 from attributary.workers.maths.binning import midhinge_of_edges
 from attributary.workers.maths.grid import Departed, Grid, departed
 from attributary.workers.maths.pane import PaneSketch
+from attributary.workers.maths.window import WindowState
 from attributary.workers.stream.decode import Staged
 from attributary.workers.stream.encode import Batch, Refusal, TimeRule, encode, refuse_all
 from attributary.workers.stream.layout import Layout, output_names
@@ -75,6 +76,14 @@ class Epoch:
             and self.record.samples == other.record.samples
             and self.record.compression == other.record.compression
         )
+
+    def fits(self, window: WindowState) -> bool:
+        """Say whether the window has this epoch's columns, and what it holds of the epoch its grid."""
+        found = window.columns, window.outputs, window.compression, window.sample_size
+        record, layout = self.record, self.layout
+        mine = len(layout.columns), len(layout.outputs), record.compression, record.samples
+        cells = window.epochs.get(record.epoch)
+        return found == mine and (cells is None or cells.same_grid(self.grid.comovement()))
 
     def serves(self, card: ModelCard | None) -> bool:
         """Say whether rows of a model with this card can be counted on this epoch."""

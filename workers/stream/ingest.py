@@ -15,6 +15,7 @@ from typing import Protocol
 from attributary.schemas.card import ModelCard
 from attributary.schemas.grid import GridRecord
 from attributary.schemas.manifest import Manifest
+from attributary.schemas.row_shape import RowShapes
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.stream.accumulators import SKETCHES, Accumulators
 from attributary.workers.stream.block import Block, PaneState, Rejection, staged_of
@@ -85,6 +86,7 @@ class PartitionIngest:
         self._options = options
         self._accumulators = accumulators
         self._blocks: deque[Block] = deque()
+        self._shapes = RowShapes()
         self._waiting_since: dict[str, float] = {}
         self._renewals: list[GridRecord] = []
 
@@ -239,6 +241,7 @@ class PartitionIngest:
                 previous=previous,
                 upto=record.offset,
                 accumulators=self._accumulators,
+                shapes=self._shapes,
                 lost=self._lost,
             )
         )

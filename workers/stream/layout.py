@@ -6,9 +6,11 @@ columns form a block. A missing value is NaN in every column of its feature.
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import NoneType
 
 import numpy as np
@@ -19,10 +21,13 @@ from attributary.schemas.card import Feature, ModelCard
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.grid import Column
 from attributary.schemas.row import FeatureValue, Row, RowError
+from attributary.schemas.row_shape import Shape, ShapedFeatures
 
 Floats = npt.NDArray[np.float64]
 _NUMBERS = frozenset({float, int, bool, NoneType})
 DEFAULT_OUTPUT = "output"
+_MOST_SHAPES = 100
+_Take = Callable[[ShapedFeatures], Sequence[FeatureValue] | bytes]
 
 
 @dataclass
@@ -59,6 +64,7 @@ class Layout:
         self._names = tuple(self._numeric)
         self._positions = list(self._numeric.values())
         self._features = frozenset([*self._numeric, *self._levels])
+        self._takes: dict[Shape, _Take | None] = {}
         #: Column positions of every group.
         self.groups: dict[str, list[int]] = {}
         for index, column in enumerate(self.columns):
@@ -114,7 +120,7 @@ class Layout:
         """Return JSON rows as arrays; a row that does not fit is an error of its own."""
         kept: list[int] = []
         errors: list[RowError] = []
-        numeric: list[list[FeatureValue]] = []
+        numeric: list[Sequence[FeatureValue] | bytes] = []
         outputs: list[Sequence[float | None]] = []
         for index, row in enumerate(rows):
             try:
@@ -125,12 +131,13 @@ class Layout:
                 continue
             numeric.append(values)
             kept.append(index)
-        X = np.zeros((len(kept), len(self.columns)))
-        if self._names and kept:
-            X[:, self._positions] = np.array(numeric, dtype=np.float64)
+        X = _matrix(numeric, len(self._names))
+        if self._positions != list(range(len(self.columns))):
+            X, found = np.zeros((len(kept), len(self.columns))), X
+            X[:, self._positions] = found
         for name, levels in self._levels.items():
             _one_hot(X, levels, [category(rows[index].features.get(name)) for index in kept])
-        Y = np.array(outputs, dtype=np.float64).reshape(len(kept), len(self.outputs))
+        Y = _matrix(outputs, len(self.outputs))
         weight = np.array([rows[index].weight for index in kept])
         return Encoded(X, Y, None if np.all(weight == 1) else weight, kept, errors)
 
@@ -152,7 +159,14 @@ class Layout:
         Y = np.column_stack([rows.outputs[name] for name in self.outputs])
         return Encoded(X, Y, rows.weight, list(range(rows.rows)))
 
-    def _numeric_values(self, features: dict[str, FeatureValue]) -> list[FeatureValue]:
+    def _numeric_values(
+        self, features: dict[str, FeatureValue] | ShapedFeatures
+    ) -> Sequence[FeatureValue] | bytes:
+        if isinstance(features, ShapedFeatures):
+            take = self._take(features.shape)
+            if take is not None:
+                return take(features)
+            features = dict(features.items())
         if tuple(features) == self._names and not (self.strict and self._levels):
             values = list(features.values())
         else:
@@ -167,6 +181,29 @@ class Layout:
                 Reason.WRONG_TYPE, f"feature {name!r} is numeric, got the text {value!r:.60}"
             )
         return values
+
+    def _take(self, shape: Shape) -> _Take | None:
+        """Return what picks the numeric features of a shape whose rows all fit, else None."""
+        if shape not in self._takes:
+            if len(self._takes) >= _MOST_SHAPES:
+                self._takes.clear()
+            self._takes[shape] = self._make_take(shape)
+        return self._takes[shape]
+
+    def _make_take(self, shape: Shape) -> _Take | None:
+        if self.strict or shape.texts or not self._names:
+            return None
+        if shape.names == self._names:
+            return attrgetter("content")
+        if not shape.places.keys() >= set(self._names):
+            return None
+        places = [shape.places[name] for name in self._names]
+
+        def take(features: ShapedFeatures) -> list[FeatureValue]:
+            values = features.values()
+            return [values[place] for place in places]
+
+        return take
 
     def _check_names(self, given: Iterable[str]) -> None:
         names = set(given)
@@ -202,6 +239,18 @@ class Layout:
                 f"expected {len(self.outputs)} outputs {list(self.outputs)[:5]}, got {len(values)}",
             )
         return values
+
+
+def _matrix(rows: Sequence[Sequence[FeatureValue] | bytes], columns: int) -> Floats:
+    """Return rows of numbers, packed or not, as an array (n, columns), None as NaN."""
+    packer = struct.Struct(f"{columns}d")
+    pack = packer.pack
+    try:
+        packed = b"".join([row if type(row) is bytes else pack(*row) for row in rows])
+        return np.frombuffer(packed, dtype=np.float64).reshape(len(rows), columns)
+    except (struct.error, OverflowError):
+        plain = [packer.unpack(row) if isinstance(row, bytes) else row for row in rows]
+        return np.array(plain, dtype=np.float64).reshape(len(rows), columns)
 
 
 def output_names(outputs: float | list[float | None] | dict[str, float | None]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from attributary.schemas.manifest import Manifest
+from attributary.workers.stream.snapshot_state import LedgerState
 
 
 @dataclass
@@ -35,6 +36,37 @@ class SourceLedger:
         self._held: dict[int, int] = {}
         #: Closed offsets, [start, end) in order; one span unless something is missing.
         self._spans: list[tuple[int, int]] = []
+
+    def state(self, source: tuple[str, int]) -> LedgerState:
+        """Return the books of ``source`` as a snapshot holds them."""
+        return LedgerState(
+            source=source,
+            first=self.first,
+            upto=self.upto,
+            end_offset=self.end_offset,
+            acknowledged=self._acknowledged,
+            event_time=dict(self.event_time),
+            moved_at=dict(self._moved_at),
+            expected=sorted(self._expected),
+            closed={n: (t.accepted, dict(t.rejected)) for n, t in self._closed.items()},
+            open=[manifest.to_bytes() for manifest in self._open.values()],
+            held=dict(self._held),
+            spans=list(self._spans),
+        )
+
+    @classmethod
+    def from_state(cls, state: LedgerState) -> SourceLedger:
+        """Return the books that ``state`` gave; RejectedError where a manifest cannot be read."""
+        ledger = cls()
+        ledger.first, ledger.upto, ledger.end_offset = state.first, state.upto, state.end_offset
+        ledger._acknowledged = state.acknowledged
+        ledger.event_time, ledger._moved_at = dict(state.event_time), dict(state.moved_at)
+        ledger._expected = set(state.expected)
+        ledger._closed = {n: Totals(a, Counter(r)) for n, (a, r) in state.closed.items()}
+        manifests = map(Manifest.from_bytes, state.open)
+        ledger._open = {manifest.block: manifest for manifest in manifests}
+        ledger._held, ledger._spans = dict(state.held), list(state.spans)
+        return ledger
 
     def add(self, manifest: Manifest, clock: int) -> None:
         """Take a manifest; of two for one block the one that covers more holds."""

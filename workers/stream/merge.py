@@ -7,12 +7,17 @@ all that it needs: what to merge, in which order, what is missing, and how far e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+from zlib import crc32
 
 from attributary.schemas.attribution import Accounting, WindowAttribution, WindowDrift
 from attributary.schemas.card import ModelCard
+from attributary.schemas.errors import RejectedError
 from attributary.schemas.manifest import Manifest
 from attributary.schemas.sketch import SketchHeader
+from attributary.workers.maths.window import WindowState
+from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.accumulators import SKETCHES, Accumulators
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.drift import DriftBook
@@ -21,11 +26,41 @@ from attributary.workers.stream.ledger import SourceLedger
 from attributary.workers.stream.messages import attribution_messages
 from attributary.workers.stream.model_merge import Due, ModelMerge
 from attributary.workers.stream.options import MergeOptions
+from attributary.workers.stream.resume import Resume
+from attributary.workers.stream.snapshot_state import (
+    DriftState,
+    ModelShares,
+    ModelState,
+    PartitionState,
+    Piece,
+    decode_state,
+    encode_state,
+    part_name,
+)
 from attributary.workers.stream.views import SourceKey
 
 
+class Draft(NamedTuple):
+    """One part of a snapshot. ``make`` None: it is as it was at the same ``version``; ``needs`` as a
+    model's draft has it."""
+
+    name: str
+    version: tuple[int, ...]
+    make: Callable[[], bytes] | None
+    needs: int | None = None
+
+
+class Waiting(NamedTuple):
+    """A sketch whose grid is not known yet."""
+
+    header: SketchHeader
+    body: bytes
+    offset: int
+    clock: int
+
+
 class MergePartition:
-    """One partition of the sketches topic, read from its beginning. Times are the broker's, in ms.
+    """One partition of the sketches topic, from its beginning or a snapshot. Times are the broker's, in ms.
 
     ``owns`` says whether the sketches of a model come to this partition: manifests come to all.
     """
@@ -48,15 +83,24 @@ class MergePartition:
         self._models: dict[str, ModelMerge] = {}
         self._cards: dict[str, ModelCard] = {}
         self._drift: dict[str, DriftBook] = {}
-        self._unknown: list[tuple[SketchHeader, bytes]] = []
+        self._unknown: list[Waiting] = []
         self._superseded: Counter[str] = Counter()
+        #: Models beyond the limit, whose sketches are left out.
+        self._refused: set[str] = set()
+        #: Layouts begun, in all: a model's newer merge has other versions.
+        self._begun = 0
+        self._layouts: dict[str, int] = {}
+        self._ages_at: dict[str, int | None] = {}
         self._clock = 0
+        #: What was wrong with sketches that could not be used, for the caller to take.
+        self.troubles: list[str] = []
 
-    def add_sketch(self, header: SketchHeader, body: bytes, clock: int) -> None:
-        """Take a sketch; one whose grid is not known here yet waits for it."""
+    def add_sketch(self, header: SketchHeader, body: bytes, clock: int, offset: int = 0) -> None:
+        """Take a sketch; one whose grid is not known here yet waits for it. ``offset`` in the log."""
         self._clock = max(self._clock, clock)
-        if not self._take(header, body):
-            self._unknown.append((header, body))
+        waiting = Waiting(header, body, offset, clock)
+        if not self._take(waiting):
+            self._unknown.append(waiting)
 
     def add_manifest(self, manifest: Manifest, clock: int) -> None:
         """Take a manifest, and merge the blocks that it completes."""
@@ -85,7 +129,7 @@ class MergePartition:
     def publish(self, now: int) -> Iterator[WindowAttribution | WindowDrift]:
         """Yield what has changed since it was yielded last; ``now`` (ms) is only written down."""
         waiting, self._unknown = self._unknown, []
-        self._unknown = [entry for entry in waiting if not self._take(*entry)]
+        self._unknown = [entry for entry in waiting if not self._take(entry)]
         for source, ledger in self._sources.items():
             self._close_blocks(source, ledger)
         for name in sorted(self._models):
@@ -94,6 +138,18 @@ class MergePartition:
             gaps = sum(ledger.gap_offsets for ledger in self._sources.values())
             for due in merge.due(sum(self._rejected(name).values()), gaps):
                 yield from self._messages(name, merge, due, now)
+
+    def publish_settled(self, now: int) -> Iterator[WindowAttribution | WindowDrift]:
+        """Yield the windows that no row can change any more: all that may be said while catching up."""
+        for name in sorted(self._models):
+            merge = self._models[name]
+            for due in merge.settled():
+                yield from self._messages(name, merge, due, now)
+
+    @property
+    def settled_windows(self) -> int:
+        """How many settled windows wait to be published."""
+        return sum(merge.settled_windows for merge in self._models.values())
 
     def gaps(self) -> dict[SourceKey, int]:
         """Return the offsets without a manifest, by source partition."""
@@ -107,12 +163,63 @@ class MergePartition:
             if merge.watermark is not None
         }
 
+    def drafts(self, known: Mapping[str, tuple[int, ...]]) -> Iterator[Draft]:
+        """Yield the parts of a snapshot of what has been read and published, as it is now.
+
+        ``known`` are the versions that an older snapshot holds: what has not changed since is not made
+        again. ``make`` may be called later, from another thread.
+        """
+        for name, merge in self._models.items():
+            begun = self._layouts[name]
+            model = part_name("model", name)
+            version = begun, merge.changes
+            ages_at = self._ages_at.get(name)
+            if known.get(model) == version and (ages_at is None or self._clock < ages_at):
+                yield Draft(model, version, None)
+            else:
+                draft = merge.draft(self._clock)
+                self._ages_at[name] = draft.ages_at
+                yield Draft(model, version, draft.make, draft.needs)
+            for source in merge.closed_sources:
+                share = part_name("share", name, *source)
+                version = begun, merge.closings[source]
+                new = known.get(share) != version
+                yield Draft(share, version, merge.draft_shares(source) if new else None)
+            drift = part_name("drift", name)
+            version = begun, self._drift[name].changes
+            if known.get(drift) == version:
+                yield Draft(drift, version, None)
+            else:
+                yield Draft(drift, version, _drift_encoder(self._drift[name].copy()))
+        state = self._state()
+        needs = min((piece.offset for piece in state.unknown), default=None)
+        yield Draft(part_name("partition"), (), lambda: encode_state(state), needs)
+
+    def restore(self, parts: Mapping[str, bytes], position: int) -> Resume:
+        """Begin where a snapshot was taken, in a merge that has read nothing: before ``position``.
+
+        The parts are those of ``drafts``. IncompatibleStateError where they are damaged, of another
+        version, or of grids that are not known; this merge is of no use then.
+        """
+        try:
+            return self._restore(parts, position)
+        except (KeyError, ValueError, RejectedError) as error:
+            raise IncompatibleStateError(f"a snapshot cannot be used: {error!r}") from error
+
     @property
     def superseded(self) -> int:
         """Sketches received again with nothing new."""
         return sum(self._superseded.values())
 
-    def _take(self, header: SketchHeader, body: bytes) -> bool:
+    @property
+    def refused(self) -> int:
+        """Models whose sketches are left out, because there are too many."""
+        return len(self._refused)
+
+    def _take(self, waiting: Waiting) -> bool:
+        header, body, offset, clock = waiting
+        if self._refuses(header.model):
+            return True
         epoch = self._catalogue.epoch_of(header.model, header.epoch)
         if epoch is None:
             return False
@@ -125,18 +232,116 @@ class MergePartition:
             merge = self._begin(header.model, epoch, merge)
         if merge.layout > epoch.record.layout:
             merge.add_outdated(header)
-        elif not merge.add(header, body):
+        elif not merge.add(merge.held(header, body, self._read_of(header), offset, clock)):
             self._superseded[header.model] += 1
         return True
 
+    def _state(self) -> PartitionState:
+        return PartitionState(
+            clock=self._clock,
+            partitions=dict(self._partitions),
+            began=dict(self._began),
+            superseded=dict(self._superseded),
+            ledgers=[ledger.state(source) for source, ledger in self._sources.items()],
+            models=list(self._models),
+            refused=sorted(self._refused),
+            unknown=[
+                Piece(entry.header, crc32(entry.body), entry.offset, entry.clock)
+                for entry in self._unknown
+            ],
+        )
+
+    def _restore(self, parts: Mapping[str, bytes], position: int) -> Resume:
+        state = decode_state(PartitionState, parts[part_name("partition")])
+        resume = Resume(position, self._read_of, self._wait_again)
+        self._clock = state.clock
+        self._partitions = dict(state.partitions)
+        self._began = dict(state.began)
+        self._superseded = Counter(state.superseded)
+        self._refused = set(state.refused)
+        self._sources = {each.source: SourceLedger.from_state(each) for each in state.ledgers}
+        shares: dict[str, dict[SourceKey, ModelShares]] = {}
+        for part, data in parts.items():
+            if part.startswith(part_name("share", "")):
+                found = decode_state(ModelShares, data)
+                shares.setdefault(found.model, {})[found.source] = found
+        for name in state.models:
+            self._restore_model(name, parts, shares.get(name, {}), resume)
+        for piece in state.unknown:
+            resume.expect_unknown(piece)
+        return resume
+
+    def _restore_model(
+        self,
+        name: str,
+        parts: Mapping[str, bytes],
+        shares: Mapping[SourceKey, ModelShares],
+        resume: Resume,
+    ) -> None:
+        state = decode_state(ModelState, parts[part_name("model", name)])
+        epoch = self._catalogue.epoch_of(name, state.epoch)
+        if epoch is None:
+            raise IncompatibleStateError(
+                f"epoch {state.epoch} of {name!r} is not in the grids topic"
+            )
+        card = ModelCard.from_bytes(state.card)
+        merge = self._merge(card, epoch)
+        merge.restore(state, shares, self._read_of)
+        self._drift[name] = self._accumulators.drift(epoch.layout)
+        self._drift[name].restore(decode_state(DriftState, parts[part_name("drift", name)]))
+        self._cards[name], self._models[name] = card, merge
+        self._begun += 1
+        self._layouts[name] = self._begun
+        resume.expect(merge, state.open, state.pieces)
+
+    def _wait_again(self, header: SketchHeader, body: bytes, offset: int, clock: int) -> None:
+        self._unknown.append(Waiting(header, body, offset, clock))
+
+    def _refuses(self, model: str) -> bool:
+        """Say whether the model is one too many; once it is, it stays so."""
+        if model in self._models:
+            return False
+        if len(self._models) >= self._options.max_models and model not in self._refused:
+            self.troubles.append(
+                f"model {model!r} is one too many: a merge of {self._options.max_models} models "
+                "(merge.max_models) leaves its sketches out"
+            )
+            self._refused.add(model)
+        return model in self._refused
+
+    def _read_of(self, header: SketchHeader) -> Callable[[bytes], WindowState]:
+        """Return what reads the sketch's body, with an error where it is not what the header says."""
+        epoch = self._catalogue.epoch_of(header.model, header.epoch)
+
+        def read(body: bytes) -> WindowState:
+            window = self._accumulators.window(body)
+            if list(window.epochs) != [header.epoch]:
+                raise IncompatibleStateError(f"the grids of the body are {list(window.epochs)}")
+            if epoch is not None and not self._accumulators.fits(window, epoch):
+                raise IncompatibleStateError(f"the body is not on the grid of epoch {header.epoch}")
+            return window
+
+        return read
+
+    def _merge(self, card: ModelCard, epoch: Epoch) -> ModelMerge:
+        def load(data: bytes) -> WindowState:
+            window = self._accumulators.saved(data)
+            if not self._accumulators.fits(window, epoch):
+                raise IncompatibleStateError(f"a window of {card.model!r} has other columns")
+            return window
+
+        return ModelMerge(card, epoch, load, self.troubles.append)
+
     def _begin(self, model: str, epoch: Epoch, older: ModelMerge | None) -> ModelMerge:
         card = self._catalogue.card(model) or ModelCard(model=model)
-        merge = ModelMerge(card, epoch, self._accumulators.window)
+        merge = self._merge(card, epoch)
         if older is not None:
             merge.replace(older)
         self._cards[model] = card
         self._drift[model] = self._accumulators.drift(epoch.layout)
         self._models[model] = merge
+        self._begun += 1
+        self._layouts[model] = self._begun
         return merge
 
     def _holds(self, source: SourceKey, manifest: Manifest, model: str) -> bool:
@@ -155,12 +360,17 @@ class MergePartition:
         for block in ledger.drop_truncated():
             for merge in self._models.values():
                 merge.forget(source, block)
-        grids_awaited = {(h.topic, h.partition, h.block) for h, _ in self._unknown}
+        grids_awaited = {
+            (entry.header.topic, entry.header.partition, entry.header.block)
+            for entry in self._unknown
+        }
         lacking: set[str] = set()
         in_order = True
         for manifest, in_log in ledger.in_order():
             lost = in_log and (*source, manifest.block) not in grids_awaited
-            mine = [name for name in manifest.models if self._owns(name)]
+            mine = [
+                name for name in manifest.models if self._owns(name) and name not in self._refused
+            ]
             held = {name for name in mine if self._holds(source, manifest, name)}
             for name in mine:
                 count = manifest.models[name]
@@ -168,7 +378,8 @@ class MergePartition:
                     ledger.reach(name, count.event_time)
                 elif not lost:
                     lacking.add(name)
-            if in_order and manifest.sealed and len(held) == len(mine):
+            whole = in_order and manifest.sealed and len(held) == len(mine)
+            if whole and self._readable(source, manifest.block, held):
                 for name in held & self._models.keys():
                     self._models[name].close(source, manifest.block)
                 ledger.close(manifest)
@@ -176,6 +387,11 @@ class MergePartition:
                 in_order = False
             elif not manifest.sealed and len(held) == len(mine):
                 ledger.hold(manifest)
+
+    def _readable(self, source: SourceKey, block: int, models: set[str]) -> bool:
+        """Say whether the block's sketches can be used; those that cannot are dropped, of all models."""
+        merges = [self._models[name] for name in sorted(models & self._models.keys())]
+        return not [merge for merge in merges if not merge.readable(source, block)]
 
     def _watermark(self, model: str) -> int | None:
         """Return how far event time has come on every partition that may still bring rows.
@@ -248,3 +464,7 @@ class MergePartition:
             duplicates=self._superseded[name],
             gaps=sum(ledger.gap_offsets for ledger in self._sources.values()),
         )
+
+
+def _drift_encoder(book: DriftBook) -> Callable[[], bytes]:
+    return lambda: encode_state(book.state())

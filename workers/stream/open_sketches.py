@@ -26,6 +26,13 @@ class OpenSketches:
         panes[header.pane] = held
         return True
 
+    def drop(self, held: Held) -> None:
+        """Forget one sketch, where it is held still."""
+        header = held.header
+        panes = self._by_source.get((header.topic, header.partition), {}).get(header.block, {})
+        if panes.get(header.pane) is held:
+            del panes[header.pane]
+
     def take(self, source: SourceKey, block: int) -> list[Held]:
         """Return the block's sketches by pane, and forget them."""
         panes = self._by_source.get(source, {}).pop(block, {})

@@ -64,6 +64,12 @@ class MergeOptions(GroupOptions):
     idle_seconds: Seconds = Field(
         default=30.0, description="A partition without new rows this long no longer holds back."
     )
+    snapshot_seconds: Seconds = Field(
+        default=60.0, description="How often what has changed is written to the snapshots topic."
+    )
+    max_models: Count = Field(
+        default=1000, description="Models of one partition of sketches; more are left out."
+    )
     exported_features: Count = Field(
         default=50, description="Features per output and window that Prometheus sees; the top ones."
     )

@@ -17,6 +17,7 @@ from attributary.workers.maths.decayed import DecayedState
 from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.maths.spans import Hopping, Span, decay
 from attributary.workers.maths.window import WindowState
+from attributary.workers.maths.wire import IncompatibleStateError
 
 SourceKey = tuple[str, int]
 Place = tuple[int, int, int]
@@ -27,16 +28,35 @@ def window_of(body: bytes) -> WindowState:
     return WindowState.of(PaneSketch.from_bytes(body))
 
 
+class UnreadableSketchError(Exception):
+    """A sketch whose body is not what its header says; ``held`` is the one."""
+
+    def __init__(self, held: Held, why: str) -> None:
+        header = held.header
+        super().__init__(
+            f"the sketch of {header.model!r}, {header.topic}/{header.partition}, block "
+            f"{header.block}, pane {header.pane} cannot be used: {why}"
+        )
+        self.held = held
+
+
 @dataclass
 class Held:
     """The newest sketch of one pane of an open block; ``on_time`` of its rows came before every
-    window of their pane was past its allowed lateness."""
+    window of their pane was past its allowed lateness.
+
+    ``offset`` and ``clock`` (ms) say where it lies in the log, and since when. ``read`` raises
+    IncompatibleStateError for a body that is not what the header says.
+    """
 
     header: SketchHeader
     body: bytes
     pane_end: int
     on_time: int = 0
     read: Callable[[bytes], WindowState] = window_of
+    offset: int = 0
+    clock: int = 0
+    _parsed: WindowState | None = None
 
     @property
     def version(self) -> tuple[int, bool]:
@@ -48,9 +68,22 @@ class Held:
         """What orders it, and a mark of its content."""
         return self.header.block, self.header.pane, crc32(self.body)
 
+    def parse(self) -> None:
+        """Make the accumulators ready for the next ``part``, with its errors."""
+        self._parsed = self.part()
+
     def part(self) -> WindowState:
-        """Return the accumulators; what is made of them must be a copy."""
-        return self.read(self.body)
+        """Return the accumulators; what is made of them must be a copy.
+
+        UnreadableSketchError where the body is not what the header says.
+        """
+        if (ready := self._parsed) is not None:
+            self._parsed = None
+            return ready
+        try:
+            return self.read(self.body)
+        except IncompatibleStateError as error:
+            raise UnreadableSketchError(self, str(error)) from None
 
 
 class Share:
@@ -82,6 +115,16 @@ class Share:
             other._decayed = DecayedState(kept.window.copy(), kept.half_life, kept.as_of)
         return other
 
+    @classmethod
+    def of(cls, half_life: int | None, window: WindowState, as_of: int | None) -> Share:
+        """Return the share that holds ``window``, as of the end of its newest pane."""
+        share = cls(half_life)
+        if half_life is None:
+            share._window = window
+        else:
+            share._decayed = DecayedState(window, half_life, as_of)
+        return share
+
     @property
     def as_of(self) -> int | None:
         """End of the newest pane, where the share decays."""
@@ -106,12 +149,33 @@ class Partial:
 
     def __init__(self, half_life: int | None) -> None:
         self._closed = Share(half_life)
+        #: The closed share is being read elsewhere: to be copied before it changes.
+        self._lent = False
         self._ahead: Share | None = None
         self._ahead_places: list[Place] = []
         self._seen: list[Place] = []
 
+    @classmethod
+    def of(cls, half_life: int | None, closed: Share) -> Partial:
+        """Return the partial of these closed blocks."""
+        partial = cls(half_life)
+        partial._closed = closed
+        return partial
+
+    @property
+    def closed(self) -> bool:
+        """Whether there is any closed block."""
+        return self._closed.window(None) is not None
+
+    def lend(self) -> Share:
+        """Return the closed blocks; they stay as they are, whatever is closed afterwards."""
+        self._lent = True
+        return self._closed
+
     def close(self, held: Held, part: WindowState) -> None:
         """Merge a final sketch."""
+        if self._lent:
+            self._closed, self._lent = self._closed.copy(), False
         self._closed.add(part, held.pane_end)
         if self._ahead_places[:1] == [held.place]:
             del self._ahead_places[0]
@@ -125,7 +189,10 @@ class Partial:
             self._ahead, self._ahead_places = None, []
         share = self._ahead or self._closed.copy()
         steady = max(len(self._ahead_places), _common_prefix(self._seen, places))
-        for held in open_sketches[len(self._ahead_places) : steady]:
+        done = len(self._ahead_places)
+        # Until all of them are in: one of them may turn out to be unreadable.
+        self._ahead, self._ahead_places = None, []
+        for held in open_sketches[done:steady]:
             share.add(held.part(), held.pane_end)
         self._ahead, self._ahead_places, self._seen = share, places[:steady], places
         if rest := open_sketches[steady:]:
@@ -139,7 +206,7 @@ class View:
     """One sum over all sources: a window's, or an endless view's. ``half_life`` in milliseconds."""
 
     def __init__(self, half_life: int | None = None) -> None:
-        self._half_life = half_life
+        self.half_life = half_life
         self._partials: dict[SourceKey, Partial] = {}
         self.closed_rows = 0
         #: Rows, and rejected rows, that the newest message accounts for.
@@ -148,15 +215,27 @@ class View:
     def close(self, source: SourceKey, held: Held, part: WindowState) -> None:
         """Merge a final sketch."""
         if source not in self._partials:
-            self._partials[source] = Partial(self._half_life)
+            self._partials[source] = Partial(self.half_life)
         self._partials[source].close(held, part)
         self.closed_rows += held.header.rows
+
+    def sources(self) -> list[SourceKey]:
+        """Return the sources that have closed blocks here, in order."""
+        return [source for source in sorted(self._partials) if self._partials[source].closed]
+
+    def lend(self, source: SourceKey) -> Share:
+        """Return the closed blocks of a source; they stay as they are."""
+        return self._partials[source].lend()
+
+    def restore(self, source: SourceKey, share: Share) -> None:
+        """Begin with these closed blocks of a source."""
+        self._partials[source] = Partial.of(self.half_life, share)
 
     def state(self, open_sketches: Mapping[SourceKey, list[Held]]) -> WindowState | None:
         """Return the sum over all sources in their order; None without a row."""
         for source in open_sketches:
             if source not in self._partials:
-                self._partials[source] = Partial(self._half_life)
+                self._partials[source] = Partial(self.half_life)
         shares = [
             self._partials[source].share(open_sketches.get(source, []))
             for source in sorted(self._partials)
@@ -181,6 +260,8 @@ class WindowedView:
         self.spans = spans
         self.lateness = lateness
         self.views: dict[Span, View] = {}
+        #: Windows that a snapshot holds whole: it does not know where all of their sketches lie.
+        self.whole: set[Span] = set()
 
     def live(self, pane: int, watermark: int | None) -> list[Span]:
         """Return the windows of a pane that still take rows at this watermark."""
@@ -190,11 +271,18 @@ class WindowedView:
             if watermark is None or span.end + self.lateness > watermark
         ]
 
-    def close(self, source: SourceKey, held: Held, part: WindowState) -> None:
-        """Merge a final sketch into the windows that still take rows."""
+    def close(
+        self, source: SourceKey, held: Held, part: WindowState, *, again: bool = False
+    ) -> None:
+        """Merge a final sketch into the windows that still take rows; ``again``: but for whole ones."""
         for span in self.spans.spans_of(held.header.pane):
-            if span in self.views:
+            if span in self.views and not (again and span in self.whole):
                 self.views[span].close(source, held, part)
+
+    def drop(self, span: Span) -> None:
+        """Forget a window."""
+        self.views.pop(span, None)
+        self.whole.discard(span)
 
     def settled(self, watermark: int) -> list[Span]:
         """Return the windows that no row can change any more, oldest first."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable
@@ -107,6 +108,8 @@ async def _run(
         for group in groups:
             await _first(group.joined.wait(), *(event() for event in ended))
         if all(group.joined.is_set() for group in groups):
+            # What is there now stays: the collector need not go through it for every batch of records.
+            gc.freeze()
             on_ready()
         await _first(*(event() for event in ended))
         _raise_crash([app, *services])
