@@ -71,6 +71,10 @@ class Decayed(_Part):
 
 WindowSpec = Annotated[Tumbling | Hopping | Lifetime | Decayed, Field(discriminator="kind")]
 
+ModelFormat = Literal[
+    "xgboost", "skops", "onnx", "safetensors", "torch-export", "torchscript", "server"
+]
+
 DEFAULT_PANE_SECONDS = 10.0
 DEFAULT_WINDOWS: tuple[Tumbling | Hopping | Lifetime | Decayed, ...] = (
     Tumbling(seconds=60.0),
@@ -79,15 +83,37 @@ DEFAULT_WINDOWS: tuple[Tumbling | Hopping | Lifetime | Decayed, ...] = (
 
 
 class Artefact(_Part):
-    """Where the model itself lies, and what its bytes must hash to."""
+    """Where the model itself lies, what its bytes must hash to, and which of its outputs is meant."""
 
-    uri: str
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    uri: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
+        description="A file under a root of the on-demand workers, or http(s)://host/v2/models/NAME."
+    )
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        default=None, description="Of the file; needed for every file, meaningless for a server."
+    )
+    format: ModelFormat | None = Field(
+        default=None, description="Told by the end of the URI where left out."
+    )
+    head: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Which of the model's outputs or functions is explained."
+    )
+    link: Literal["identity", "log-odds"] | None = Field(
+        default=None, description="What the head's values are passed through."
+    )
+    piecewise_constant: bool | None = Field(
+        default=None, description="Whether it is built of trees, where its file cannot tell."
+    )
     categories: Literal["one-hot", "codes"] = Field(
         default="one-hot",
         description="How the model takes a categorical: one 0/1 column per level of the card (all 0 for "
         "others), or one column with the level's position (missing for others).",
     )
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Artefact:
+        if self.sha256 is None and not self.uri.startswith(("http://", "https://")):
+            raise ValueError(f"artefact {self.uri!r} is a file: it needs its sha256")
+        return self
 
 
 class Baseline(_Part):
