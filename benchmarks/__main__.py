@@ -8,11 +8,21 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-from benchmarks import accuracy, coverage, figures, journal, machine, report, state, streaming_maths
+from benchmarks import (
+    accuracy,
+    coverage,
+    figures,
+    journal,
+    machine,
+    ordshap_calls,
+    report,
+    state,
+    streaming_maths,
+)
 from benchmarks.suite import Options
 
 ROOT = Path(__file__).parents[1]
-SUITES = [streaming_maths.SUITE, state.SUITE, accuracy.SUITE, coverage.SUITE]
+SUITES = [streaming_maths.SUITE, state.SUITE, accuracy.SUITE, coverage.SUITE, ordshap_calls.SUITE]
 
 
 def main(arguments: list[str] | None = None) -> int:
