@@ -16,6 +16,7 @@ class Topics(BaseModel):
     models: str = "attributary.models"
     grids: str = "attributary.grids"
     sketches: str = "attributary.sketches"
+    snapshots: str = "attributary.snapshots"
     attributions: str = "attributary.attributions"
     drift: str = "attributary.drift"
     requests: str = "attributary.requests"

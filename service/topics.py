@@ -77,6 +77,8 @@ def topic_specs(topics: Topics, layout: TopicLayout) -> tuple[TopicSpec, ...]:
         "models": (1, compacted),
         "grids": (1, forever),
         "sketches": (layout.sketches_partitions, sketches),
+        # A partition's snapshots are read by the owner of its sketches, and by nobody else.
+        "snapshots": (layout.sketches_partitions, compacted),
         "attributions": (1, results),
         "drift": (1, results),
         "requests": (layout.requests_partitions, requests),

@@ -49,13 +49,14 @@ def test_every_role_has_a_specification_under_its_name():
     specs = topic_specs(topics, TopicLayout(rows_partitions=6, sketches_partitions=3))
     assert {spec.role: spec.name for spec in specs} == topics.model_dump()
     assert {spec.role: spec.partitions for spec in specs} == {
-        "rows": 6, "models": 1, "grids": 1, "sketches": 3,
+        "rows": 6, "models": 1, "grids": 1, "sketches": 3, "snapshots": 3,
         "attributions": 1, "drift": 1, "dead_letters": 1,
         "requests": 4, "requests_high": 4, "explanations": 4, "cancellations": 1,
     }  # fmt: skip
     policy = {spec.role: spec.configs["cleanup.policy"] for spec in specs}
     assert policy == {
         "rows": "delete", "models": "compact", "grids": "delete", "sketches": "compact,delete",
+        "snapshots": "compact",
         "attributions": "delete", "drift": "delete", "dead_letters": "delete",
         "requests": "delete", "requests_high": "delete", "explanations": "compact,delete",
         "cancellations": "delete",

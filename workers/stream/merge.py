@@ -92,8 +92,9 @@ class MergePartition:
         self._layouts: dict[str, int] = {}
         self._ages_at: dict[str, int | None] = {}
         self._clock = 0
-        #: What was wrong with sketches that could not be used, for the caller to take.
+        #: What was wrong with sketches that could not be used, and which models were refused, to be told.
         self.troubles: list[str] = []
+        self.refusals: list[str] = []
 
     def add_sketch(self, header: SketchHeader, body: bytes, clock: int, offset: int = 0) -> None:
         """Take a sketch; one whose grid is not known here yet waits for it. ``offset`` in the log."""
@@ -116,13 +117,35 @@ class MergePartition:
             if name in self._models:
                 self._models[name].advance(self._watermark(name))
 
+    def inherit(self, older: MergePartition) -> None:
+        """Take over from a merge that has read the same records, on cards with other windows.
+
+        Its books and its endless views may reach further back than the log does now.
+        """
+        self._sources, self._partitions = older._sources, older._partitions
+        self._began, self._superseded = older._began, older._superseded
+        self._clock = max(self._clock, older._clock)
+        for name, theirs in older._models.items():
+            mine = self._models.get(name)
+            card = self._catalogue.card(name)
+            same = card is None or _windows(card) == _windows(theirs.card)
+            if mine is not None and mine.layout > theirs.layout:
+                continue
+            if same or mine is None or mine.layout < theirs.layout:
+                mine = self._begin(name, theirs.epoch, None)
+            if same:
+                self._models[name], self._drift[name] = theirs, older._drift[name]
+                self._cards[name] = theirs.card
+            else:
+                mine.inherit(theirs)
+            for source, ledger in self._sources.items():
+                self._models[name].forget_where(source, ledger.is_closed)
+
     @property
     def stale(self) -> bool:
         """Whether a card has changed a model's windows: the sketches must be read again."""
         return any(
-            (card := self._catalogue.card(name)) is not None
-            and (card.windows, card.allowed_lateness_seconds)
-            != (known.windows, known.allowed_lateness_seconds)
+            (card := self._catalogue.card(name)) is not None and _windows(card) != _windows(known)
             for name, known in self._cards.items()
         )
 
@@ -302,7 +325,7 @@ class MergePartition:
         if model in self._models:
             return False
         if len(self._models) >= self._options.max_models and model not in self._refused:
-            self.troubles.append(
+            self.refusals.append(
                 f"model {model!r} is one too many: a merge of {self._options.max_models} models "
                 "(merge.max_models) leaves its sketches out"
             )
@@ -468,3 +491,7 @@ class MergePartition:
 
 def _drift_encoder(book: DriftBook) -> Callable[[], bytes]:
     return lambda: encode_state(book.state())
+
+
+def _windows(card: ModelCard) -> tuple[object, float]:
+    return card.windows, card.allowed_lateness_seconds

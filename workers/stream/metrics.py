@@ -24,10 +24,16 @@ class StreamMetrics:
     lost: Counter
     sketches_received: Counter
     sketches_superseded: Gauge
+    sketches_unusable: Counter
+    models_refused: Gauge
     gaps: Gauge
     watermark: Gauge
     windows_published: Counter
     publish_seconds: Histogram
+    snapshot_time: Gauge
+    snapshot_seconds: Histogram
+    snapshot_bytes: Counter
+    snapshot_failures: Counter
     score: Gauge
     score_stderr: Gauge
     series_dropped: Gauge
@@ -75,10 +81,30 @@ class StreamMetrics:
             sketches_superseded=gauge(
                 "sketches_superseded", "Sketches received again with nothing new, since assigned."
             ),
+            sketches_unusable=counter(
+                "sketches_unusable_total", "Pane sketches and manifests that could not be used."
+            ),
+            models_refused=gauge(
+                "models_refused", "Models beyond merge.max_models, whose sketches are left out."
+            ),
             gaps=gauge("gap_offsets", "Offsets that no manifest covers.", "topic", "partition"),
             watermark=gauge("watermark_seconds", "Event-time watermark.", "model"),
             windows_published=counter("windows_published_total", "Windows published.", "model"),
             publish_seconds=seconds("publish_seconds", "Time to evaluate and publish once."),
+            snapshot_time=gauge(
+                "snapshot_timestamp_seconds",
+                "When the partition's newest snapshot was acknowledged, seconds since 1970.",
+                "partition",
+            ),
+            snapshot_seconds=seconds(
+                "snapshot_seconds", "Time to build and acknowledge one partition's snapshot."
+            ),
+            snapshot_bytes=counter("snapshot_bytes_total", "Bytes of snapshots sent."),
+            snapshot_failures=counter(
+                "snapshot_failures_total",
+                "Snapshots not written, not readable, or older than what the log still holds.",
+                "kind",
+            ),
             score=gauge("score_ratio", "Co-movement ratio of the newest window.", *scored),
             score_stderr=gauge("score_stderr_ratio", "Its standard error.", *scored),
             series_dropped=gauge(

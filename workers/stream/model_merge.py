@@ -168,6 +168,28 @@ class ModelMerge:
         self._open.take(source, block)
         self.changes += 1
 
+    def forget_where(self, source: SourceKey, closed: Callable[[int], bool]) -> None:
+        """Drop the sketches of the source's blocks that are closed."""
+        for part in (self._outdated, self._open):
+            for block in [block for block in part.blocks(source) if closed(block)]:
+                self.forget(source, block)
+
+    def inherit(self, older: ModelMerge) -> None:
+        """Go on with the endless views of a merge of the same layout that has read the same records."""
+        self.changes += 1
+        for index, view in self._endless.items():
+            for other, kept in older._endless.items():
+                if older._specs[other] == self._specs[index]:
+                    view.take_over(kept)
+        self.late_rows = older.late_rows
+        if older.oldest is not None:
+            self.oldest = older.oldest if self.oldest is None else min(self.oldest, older.oldest)
+        for _, held in older._open:
+            self._open.add(held)
+        for _, held in older._outdated:
+            self._outdated.add(held)
+        self.advance(older.watermark)
+
     def readable(self, source: SourceKey, block: int) -> bool:
         """Say whether all sketches of the block can be used; those that cannot are dropped."""
         found = True

@@ -38,6 +38,10 @@ class OpenSketches:
         panes = self._by_source.get(source, {}).pop(block, {})
         return [panes[pane] for pane in sorted(panes)]
 
+    def blocks(self, source: SourceKey) -> list[int]:
+        """Return the source's blocks."""
+        return list(self._by_source.get(source, {}))
+
     def block(self, source: SourceKey, block: int) -> dict[int, Held]:
         """Return the block's sketches by pane."""
         return self._by_source.get(source, {}).get(block, {})

@@ -227,6 +227,11 @@ class View:
         """Return the closed blocks of a source; they stay as they are."""
         return self._partials[source].lend()
 
+    def take_over(self, other: View) -> None:
+        """Become the other view, which is used no more."""
+        self._partials, self.closed_rows = other._partials, other.closed_rows
+        self.published = other.published
+
     def restore(self, source: SourceKey, share: Share) -> None:
         """Begin with these closed blocks of a source."""
         self._partials[source] = Partial.of(self.half_life, share)
