@@ -158,8 +158,7 @@ class MergePartition:
         for name in sorted(self._models):
             merge = self._models[name]
             merge.advance(self._watermark(name))
-            gaps = sum(ledger.gap_offsets for ledger in self._sources.values())
-            for due in merge.due(sum(self._rejected(name).values()), gaps):
+            for due in merge.due(self._books(name)):
                 yield from self._messages(name, merge, due, now)
 
     def publish_settled(self, now: int) -> Iterator[WindowAttribution | WindowDrift]:
@@ -468,6 +467,14 @@ class MergePartition:
         if due.final and merge.oldest is not None:
             yield from self._drift[name].compare(name, due, scores, merge.oldest, now)
 
+    def _books(self, name: str) -> tuple[int, ...]:
+        """Return the model's rows accepted and rejected on all sources, and the offsets missing."""
+        rejected = sum(self._rejected(name).values())
+        return self._accepted(name), rejected, sum(self.gaps().values())
+
+    def _accepted(self, name: str) -> int:
+        return sum(ledger.totals(name).accepted for ledger in self._sources.values())
+
     def _rejected(self, name: str) -> Counter[str]:
         rejected: Counter[str] = Counter()
         for ledger in self._sources.values():
@@ -477,7 +484,7 @@ class MergePartition:
     def _accounting(self, name: str, merge: ModelMerge, rows: int) -> Accounting:
         return Accounting(
             rows=rows,
-            rows_accepted=sum(ledger.totals(name).accepted for ledger in self._sources.values()),
+            rows_accepted=self._accepted(name),
             rows_rejected=dict(sorted(self._rejected(name).items())),
             rows_late=merge.late_rows,
             offsets={

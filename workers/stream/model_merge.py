@@ -258,10 +258,10 @@ class ModelMerge:
         """How many settled windows wait to be published."""
         return len(self._settled)
 
-    def due(self, rejected: int, gaps: int = 0) -> Iterator[Due]:
+    def due(self, books: tuple[int, ...] = ()) -> Iterator[Due]:
         """Yield what has changed since it was published.
 
-        ``rejected`` rows of the model and ``gaps`` belong to no window; they make an endless view due again.
+        ``books`` of the model make an endless view due again where they say something else than before.
         """
         yield from self.settled()
         for index, windowed in self._windowed.items():
@@ -271,7 +271,7 @@ class ModelMerge:
                     if due is not None:
                         yield due
         for index, view in self._endless.items():
-            due = self._due(index, view, None, (rejected, gaps))
+            due = self._due(index, view, None, books)
             if due is not None:
                 yield due
 
