@@ -105,6 +105,7 @@ class LocalOrder(_Part):
     prediction: float
     base_value: float
     completeness_gap: float
+    positions: list[float] = Field(default=[], description="Places of the columns of gamma.")
     features: list[OrderImportance]
 
 
