@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     accuracy,
     coverage,
+    explain_speed,
     figures,
     journal,
     machine,
@@ -18,11 +19,20 @@ from benchmarks import (
     report,
     state,
     streaming_maths,
+    t_explainer,
 )
 from benchmarks.suite import Options
 
 ROOT = Path(__file__).parents[1]
-SUITES = [streaming_maths.SUITE, state.SUITE, accuracy.SUITE, coverage.SUITE, ordshap_calls.SUITE]
+SUITES = [
+    streaming_maths.SUITE,
+    state.SUITE,
+    accuracy.SUITE,
+    coverage.SUITE,
+    t_explainer.SUITE,
+    explain_speed.SUITE,
+    ordshap_calls.SUITE,
+]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -21,7 +21,8 @@ of its own on the same rows in the same run, held to one thread as attributary i
 The papers' experiments, run again on data that needs no download, beside the methods that they are compared
 with, on the same models and rows in the same run. Written by `make bench` from what it measured, to the last
 figure; nothing is edited by hand. The code is in `benchmarks/`, the raw results are in `benchmarks/results/`,
-the peers' versions are pinned in `benchmarks/requirements-*.txt`.
+the peers' versions are pinned in `benchmarks/requirements-*.txt`. What is computed and what the metrics mean:
+[explainers](explainers.md).
 """,
 }
 

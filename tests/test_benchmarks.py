@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"performance": ("throughput", "state", "accuracy", "coverage"), "results": ()}
+PAGES = {
+    "performance": ("throughput", "state", "accuracy", "coverage"),
+    "results": ("t_explainer", "speed"),
+}
 
 
 def benchmarks(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -66,6 +69,30 @@ def test_what_it_measures_is_sane(folder: Path) -> None:
         assert entry["wire_cells"] + entry["wire_digests"] <= entry["wire"] <= entry["memory"]
         cells = entry["columns"] * entry["outputs"] * entry["cells"] ** 2
         assert entry["memory_cells"] > 4 * 8 * cells
+
+
+def test_explainers_are_measured(folder: Path) -> None:
+    kept = json.loads((folder / "results" / "t_explainer.json").read_text(encoding="utf-8"))
+    assert {case["model"] for case in kept["cases"].values()} == {"network", "XGBoost"}
+    for case in kept["cases"].values():
+        assert case["accuracy"] > 0.8
+        contributions, slopes = case["entries"]
+        assert contributions["ris_max"] != slopes["ris_max"]
+        for entry in (contributions, slopes):
+            assert entry["res"] == 0.0
+            assert entry["ris_max"] >= entry["ris_mean"] > 0.0
+            assert entry["ros_max"] >= entry["ros_mean"] > 0.0
+        # What a contribution says is what moves the output when it is taken away.
+        assert contributions["insertion"] > contributions["deletion"]
+        assert contributions["lap"] >= slopes["lap"]
+    kept = json.loads((folder / "results" / "speed.json").read_text(encoding="utf-8"))
+    (case,) = kept["cases"].values()
+    assert all(0.0 < time < 10.0 for entry in case["entries"] for time in entry["seconds"])
+    # Four probes a feature, and little else.
+    assert case["model_rows"] >= case["rows"] * (1 + 4 * 16)
+    page = (folder / "pages" / "results.md").read_text(encoding="utf-8")
+    assert page.count("| T-Explainer |") >= 2
+    assert "figures/" not in page
 
 
 def test_an_interrupted_run_goes_on(folder: Path, tmp_path: Path) -> None:

@@ -238,10 +238,11 @@ def test_arguments_are_not_changed() -> None:
         X[:] = np.nan
         return found
 
-    found = t_explain(spoils, X, background=background)
-    np.testing.assert_array_equal(X, before[0])
-    np.testing.assert_array_equal(background, before[1])
-    assert alike(found, t_explain(logistic, X, background=background))
+    for batch_size in (2, 10**6):
+        found = t_explain(spoils, X, background=background, batch_size=batch_size)
+        np.testing.assert_array_equal(X, before[0])
+        np.testing.assert_array_equal(background, before[1])
+        assert alike(found, t_explain(logistic, X, background=background))
 
 
 # Contributions, outputs, exact gradients.

@@ -27,8 +27,8 @@ class Block:
 
 
 def block(X: Floats) -> Block:
-    """Return the rows of ``X`` (n, d) as they are."""
-    return Block(len(X), lambda start, stop: X[start:stop])
+    """Return the rows of ``X`` (n, d) as they are, copied: a model may work in place."""
+    return Block(len(X), lambda start, stop: X[start:stop].copy())
 
 
 def axis_block(X: Floats, row: Integers, column: Integers, value: Floats) -> Block:

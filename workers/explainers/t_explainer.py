@@ -231,7 +231,7 @@ def _exact(gradient: Gradient, rows: Floats, batch_size: int, outputs: int) -> F
     n, d = rows.shape
     parts = []
     for start in range(0, n, batch_size):
-        batch = rows[start : start + batch_size]
+        batch = rows[start : start + batch_size].copy()
         part = np.asarray(gradient(batch), dtype=np.float64)
         expected = [(len(batch), outputs, d)] + [(len(batch), d)] * (outputs == 1)
         if part.shape not in expected:
