@@ -214,6 +214,7 @@ class _Client:
                 )
         if response.length:
             raise http.client.IncompleteRead(bytes(data[:0]), response.length)
+        response.read()  # nothing, but only this frees the connection for the next question
         return response.status, bytes(data)
 
     def _expect_ok(self, status: int, body: bytes) -> bytes:
