@@ -8,6 +8,7 @@ defaults. A name that does not exist is refused, with the closest one that does.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import sys
@@ -35,6 +36,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.topics import DEFAULT_PREFIX, Topics
 from attributary.service.reach import addresses
+from attributary.workers.ondemand.policy import LoadPolicy
 from attributary.workers.stream.options import IngestOptions, MergeOptions
 
 if sys.version_info >= (3, 11):
@@ -102,6 +104,7 @@ class Settings(BaseSettings):
     layout: TopicLayout = TopicLayout()
     ingest: IngestOptions = IngestOptions()
     merge: MergeOptions = MergeOptions()
+    models: LoadPolicy = LoadPolicy()
     metrics_host: str = Field(default="127.0.0.1", description="Address that serves /metrics.")
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
         default=0, description="Its port; 0 takes a free one."
@@ -174,6 +177,8 @@ def environment_variables() -> list[tuple[str, str, str]]:
     found = []
     for name, field in _leaves(Settings):
         default = "" if name.startswith("topics.") or field.default is None else str(field.default)
+        if isinstance(field.default, tuple):
+            default = json.dumps(field.default)
         found.append((_variable(name), default, field.description or ""))
     return found
 
@@ -230,10 +235,17 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _read_environment() -> dict[str, Any]:
     known = {_variable(name) for name in _names()} | {ENV_FILE_NAME}
+    lists = {
+        _variable(name) for name, field in _leaves(Settings) if isinstance(field.default, tuple)
+    }
     for variable, value in sorted(os.environ.items()):
         name = variable.upper()
         if name.startswith(ENV_PREFIX) and not _SERVICE_LINK.match(f"{name}={value}"):
             _refuse_unknown(name, known, "unknown environment variable", ENV_PREFIX)
+            if name in lists and value and not value.lstrip().startswith("["):
+                raise ConfigurationError(
+                    f'environment: {name}: expected a JSON list, such as \'["one", "two"]\''
+                )
     try:
         return EnvSettingsSource(Settings)()
     except SettingsError as error:

@@ -147,6 +147,15 @@ def test_broken_json_names_its_variable(monkeypatch):
     assert 'field "ingest"' in _error()
 
 
+def test_a_list_in_the_environment_is_json_and_another_text_says_so(monkeypatch):
+    monkeypatch.setenv("ATTRIBUTARY_MODELS__ROOTS", '["/srv/models", "/mnt"]')
+    monkeypatch.setenv("ATTRIBUTARY_MODELS__SERVER_HOSTS", "")
+    assert load_settings().models.roots == (Path("/srv/models"), Path("/mnt"))
+    monkeypatch.setenv("ATTRIBUTARY_MODELS__ROOTS", "/srv/models")
+    assert _error().startswith("environment: ATTRIBUTARY_MODELS__ROOTS: expected a JSON list")
+    assert ("ATTRIBUTARY_MODELS__ROOTS", "[]") in {row[:2] for row in environment_variables()}
+
+
 def test_every_listed_variable_is_one_that_is_read(monkeypatch):
     for name, default, _ in environment_variables():
         if default:
