@@ -46,6 +46,9 @@ class GridRecord(Message):
     compression: Annotated[int, Field(ge=200, le=2000)] = Field(
         default=200, description="Size of the t-digests: at most about this many centroids."
     )
+    cards: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="How far the models topic had been read when this was proposed."
+    )
     columns: list[Column]
     outputs: list[str]
     x_edges: list[list[float]]

@@ -123,3 +123,32 @@ def test_strictness_follows_the_card_whichever_came_first() -> None:
         relaxed = made.epoch("m")
         assert relaxed is not None
         assert not relaxed.layout.strict
+
+
+def test_two_workers_that_learn_of_a_card_one_after_the_other_settle_on_its_layout() -> None:
+    """The slower one must not answer the new layout with the old card's."""
+    changed = card("a", "b", "c")
+    fast, slow = _catalogue(AB), _catalogue(AB)
+    first = grid(AB, some_rows("ab")).model_copy(update={"cards": 1})
+    fast.add_card(b"m", changed.to_bytes())
+    assert (fast.cards_read, slow.cards_read) == (2, 1)
+    wider = grid(changed, some_rows("abc"), number=1).model_copy(update={"cards": 2})
+    for made in (fast, slow):
+        made.add_grid(first.to_bytes())
+        made.add_grid(wider.to_bytes())
+        found = made.epoch("m")
+        assert found is not None
+        assert found.record.epoch == 1
+    slow.add_card(b"m", changed.to_bytes())
+    assert slow.epoch("m") is not None
+    slow.add_card(b"m", AB.to_bytes())  # a card of its own, which it has read
+    assert slow.epoch("m") is None
+
+
+def test_a_models_topic_that_was_made_anew_does_not_keep_old_layouts() -> None:
+    made = ControlCatalogue()
+    made.add_grid(grid(AB, some_rows("ab")).model_copy(update={"cards": 57}).to_bytes())
+    made.add_card(b"m", card("a", "b", "c").to_bytes(), 3)
+    assert made.epoch("m") is not None
+    made.complete()
+    assert made.epoch("m") is None

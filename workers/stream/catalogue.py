@@ -17,13 +17,19 @@ class ControlCatalogue:
 
     def __init__(self) -> None:
         self.version = 0
+        #: How far the models topic has been read: the offset after the newest card's.
+        self.cards_read = 0
         self._cards: dict[str, ModelCard] = {}
         self._epochs: dict[str, dict[int, Epoch]] = {}
         # What ``epoch`` returns, until a card or grid comes: a wide card takes milliseconds to compare.
         self._current: dict[str, Epoch | None] = {}
 
-    def add_card(self, key: bytes | None, value: bytes | None) -> None:
-        """Take a record of the models topic; a null value withdraws the card of its key."""
+    def add_card(self, key: bytes | None, value: bytes | None, offset: int | None = None) -> None:
+        """Take a record of the models topic; a null value withdraws the card of its key.
+
+        ``offset`` None: the one after the last.
+        """
+        self.cards_read = max(self.cards_read, (self.cards_read if offset is None else offset) + 1)
         if value is None:
             self._cards.pop((key or b"").decode("utf-8", "replace"), None)
         else:
@@ -31,6 +37,7 @@ class ControlCatalogue:
                 card = ModelCard.from_bytes(value)
             except RejectedError as error:
                 _log.warning("ignored a model card that cannot be read: %s", error)
+                self._current.clear()
                 return
             self._cards[card.model] = card
             for number, epoch in self._epochs.get(card.model, {}).items():
@@ -59,6 +66,15 @@ class ControlCatalogue:
             return
         self._changed()
 
+    def complete(self) -> None:
+        """Note that both topics have been read to their ends: no grid so far rests on a card to come.
+
+        Where the models topic was made anew, its offsets begin again below those that old grids name.
+        """
+        claims = [e.record.cards for epochs in self._epochs.values() for e in epochs.values()]
+        self.cards_read = max([self.cards_read, *claims])
+        self._changed()
+
     def _changed(self) -> None:
         self.version += 1
         self._current.clear()
@@ -68,13 +84,19 @@ class ControlCatalogue:
         return self._cards.get(model)
 
     def epoch(self, model: str) -> Epoch | None:
-        """Return the model's newest grid epoch, or None where its card needs another."""
+        """Return the model's newest grid epoch, or None where its card needs another.
+
+        One that was proposed by a worker that had read more cards is taken as it is: the model's card may be
+        one of those. Else two workers that learn of a new card one after the other would propose the old and
+        the new layout in turn.
+        """
         epochs = self._epochs.get(model)
         if not epochs:
             return None
         if model not in self._current:
             newest = epochs[max(epochs)]
-            served = newest.serves(self._cards.get(model))
+            ahead = newest.record.cards > self.cards_read
+            served = ahead or newest.serves(self._cards.get(model))
             self._current[model] = newest if served else None
         return self._current[model]
 

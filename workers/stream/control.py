@@ -48,6 +48,7 @@ class ControlReader(Service):
         catch_up = CatchUp(consumer, partitions)
         while not await catch_up.reached():
             await self._read(consumer, timeout_ms=200)
+        self.catalogue.complete()
 
     async def on_stop(self) -> None:
         """Close the consumer."""
@@ -64,7 +65,7 @@ class ControlReader(Service):
         for partition, records in (await consumer.getmany(timeout_ms=timeout_ms)).items():
             for record in records:
                 if partition.topic == self._topics.models:
-                    self.catalogue.add_card(record.key, record.value)
+                    self.catalogue.add_card(record.key, record.value, record.offset)
                 else:
                     self.catalogue.add_grid(record.value)
 

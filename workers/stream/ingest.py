@@ -28,6 +28,10 @@ from attributary.workers.stream.options import IngestOptions
 class Catalogue(Protocol):
     """Cards and grids as the control topics give them."""
 
+    @property
+    def cards_read(self) -> int:
+        """How far the models topic has been read."""
+
     def card(self, model: str) -> ModelCard | None:
         """Return the model's card, or None."""
 
@@ -263,13 +267,16 @@ class PartitionIngest:
                 block.count(name, self._catalogue.epoch_in(name, self.partition, block.first))
 
     def _propose(self, name: str, staged: list[Staged]) -> GridRecord | list[Refusal]:
-        return propose_first(
+        found = propose_first(
             name,
             self._catalogue.card(name),
             self._catalogue.next_epoch(name),
             _first(staged, self._options.grid_rows),
             self._options,
         )
+        if isinstance(found, GridRecord):
+            return found.model_copy(update={"cards": self._catalogue.cards_read})
+        return found
 
     def _refuse_waiting(self, name: str, refused: list[Refusal]) -> None:
         """Refuse the first rows that wait: those of these records."""

@@ -67,6 +67,7 @@ class LiveEpochs:
         self.card = catalogue.card
         self.epoch = catalogue.epoch
         self.next_epoch = catalogue.next_epoch
+        self.cards_read = catalogue.cards_read
 
     def epoch_in(self, model: str, partition: int, block: int) -> Epoch | None:
         """Return the epoch of the block's manifest, else the newest."""
@@ -89,7 +90,7 @@ async def replay(
 
     ``into`` must differ from ``topics`` in everything that is written (ConfigurationError) and exist.
     """
-    for role in ("sketches", "attributions", "drift", "dead_letters"):
+    for role in ("sketches", "snapshots", "attributions", "drift", "dead_letters"):
         if getattr(into, role) == getattr(topics, role):
             raise ConfigurationError(
                 f"a replay must not write to the live topic {getattr(topics, role)}"
