@@ -9,6 +9,7 @@ DATASET ?=
 SEED ?=
 ROWS ?=
 FAULTS ?=
+SCHEDULES ?= 1000000
 BROKER ?=
 ARGS ?=
 
@@ -22,13 +23,14 @@ DEPENDENCIES := $(VENV)/dependencies-$(subst $(comma),-,$(EXTRAS)).stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-kafka chaos lint format bench clean
+.PHONY: help setup demo test test-kafka chaos simulate lint format bench clean
 
 help:
 	@echo "make demo        real rows through the whole pipeline, with a live table (SECONDS=30 DATASET=digits)"
 	@echo "make test        all tests, on the embedded broker (ARGS='-k windows')"
 	@echo "make test-kafka  the integration tests again, on Apache Kafka (needs Java 17 and Maven)"
 	@echo "make chaos       rows while workers and broker die (SEED='1 2' ROWS=200000 FAULTS=24 BROKER=kafka)"
+	@echo "make simulate    schedules of all that can go wrong, no broker (SCHEDULES=1000000 ARGS='--processes 2')"
 	@echo "make lint        ruff, strict mypy and the import contracts"
 	@echo "make format      let ruff rewrite the sources"
 	@echo "make bench       measure, and rewrite docs/performance.md and docs/results.md (ARGS=--quick)"
@@ -50,6 +52,9 @@ test-kafka: setup
 chaos: setup
 	$(BIN)/python tests/support/chaos.py $(if $(SEED),--seed $(SEED)) $(if $(ROWS),--rows $(ROWS)) \
 	  $(if $(FAULTS),--faults $(FAULTS)) $(if $(BROKER),--broker $(BROKER)) $(ARGS)
+
+simulate: setup
+	$(BIN)/python tests/support/simulate.py --schedules $(SCHEDULES) $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -78,8 +78,8 @@ class Manifest(Message):
     def key(self) -> bytes:
         """Kafka key: one record per block survives compaction, and the one that seals it besides:
         an old owner's later, unfinished one must not take its place. Nor must one of an owner that
-        sketches another fraction of the rows."""
-        sealed = "|sealed" if self.sealed else ""
+        sketches another fraction of the rows, nor a heartbeat, which counts nothing."""
+        kind = "|sealed" if self.sealed else "" if self.upto > self.block else "|heartbeat"
         fraction = min((count.fraction for count in self.models.values()), default=1.0)
         light = f"|{fraction:g}" if fraction < 1 else ""
-        return MANIFEST_KEY + f"{self.topic}|{self.partition}|{self.block}{sealed}{light}".encode()
+        return MANIFEST_KEY + f"{self.topic}|{self.partition}|{self.block}{kind}{light}".encode()

@@ -293,6 +293,8 @@ def test_a_manifest_sums_its_rows_and_keys_its_block() -> None:
     count = Manifest.from_bytes(MANIFEST.to_bytes()).models["churn"]
     assert (count.rows_accepted, count.rows_rejected) == (12, 2)
     assert MANIFEST.key == b"m|rows|1|8192"
+    heartbeat = MANIFEST.model_copy(update={"upto": MANIFEST.block})
+    assert heartbeat.key == b"m|rows|1|8192|heartbeat"  # compaction would drop the block's own
 
 
 def test_a_manifest_of_thinned_rows_has_a_key_of_its_own_and_counts_them() -> None:

@@ -155,6 +155,16 @@ def test_a_block_that_nobody_goes_on_with_is_covered_as_far_as_its_rows_are_held
     assert ledger.totals("m").accepted == 30
 
 
+def test_a_log_that_was_cut_and_brings_nothing_more_shows_its_gap() -> None:
+    ledger = SourceLedger()
+    ledger.add(manifest(0, 2, accepted=2), 0)
+    ledger.add(manifest(8, 8, acknowledged=8), 0)  # a new owner that finds no record
+    ledger.hold(manifest(0, 2, accepted=2))
+    assert ledger.gap_offsets == 6
+    ledger.waits = True  # for a grid: what is closed then is not known yet
+    assert ledger.gap_offsets == 0
+
+
 def test_what_was_lost_before_the_first_block_is_a_gap() -> None:
     ledger = SourceLedger()
     ledger.add(manifest(20, 32, sealed=True, acknowledged=20, accepted=12, lost=5), clock=0)

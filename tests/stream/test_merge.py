@@ -315,6 +315,34 @@ def test_what_is_lost_while_an_owner_reads_is_a_gap_once_the_block_behind_it_clo
     assert found.offsets == {"rows/0": (0, 40)}
 
 
+def test_rows_that_waited_for_a_grid_when_the_log_was_cut_behind_them_are_in_the_gap() -> None:
+    stream = Stream()
+    merge = stream.merge()
+    for second in range(3):
+        stream.row(0, second)
+    core = stream.cores[0]
+    waiting = core.flush(3).manifests  # before there is a grid
+    assert waiting[0].models["m"].waiting == 3
+    feed(merge, waiting)
+    stream.again(0, 3)  # the owner dies, and offsets 0 to 2 are gone from the log
+    stream.row(0, 3)
+    feed(merge, stream.flush())
+    found = windows(merge)["lifetime"].accounting
+    assert (found.rows, found.gaps) == (1, 3)
+
+
+def test_a_manifest_that_comes_after_its_rows_were_published_publishes_the_books_again() -> None:
+    stream = Stream()
+    merge = stream.merge()
+    for second in range(5):
+        stream.row(0, second)
+    *sketches, manifest = stream.flush()
+    feed(merge, sketches)
+    assert windows(merge)["lifetime"].accounting.rows_accepted == 0
+    feed(merge, [manifest])
+    assert windows(merge)["lifetime"].accounting.rows_accepted == 5
+
+
 def test_an_old_owner_that_goes_on_takes_nothing_away_and_adds_nothing() -> None:
     stream = Stream()
     for second in range(10):

@@ -85,6 +85,27 @@ def checked_edges(name: str, edges: Floats) -> Floats:
     return checked
 
 
+def checked_grid(
+    x_edges: Floats,
+    y_edges: Floats,
+    x_reference: Floats | None = None,
+    y_reference: Floats | None = None,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return copies of the edges of both sides and their references; ValueError where they do not fit."""
+    x, y = checked_edges("x_edges", x_edges), checked_edges("y_edges", y_edges)
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(
+            f"x_edges {x.shape} and y_edges {y.shape} differ in their number of edges; "
+            "both need K - 1 per row"
+        )
+    return (
+        x,
+        y,
+        checked_reference("x_reference", x_reference, x),
+        checked_reference("y_reference", y_reference, y),
+    )
+
+
 def checked_reference(name: str, given: Floats | None, edges: Floats) -> Floats:
     """Return the reference (columns,) of ``edges``, their midhinge where none is given."""
     if given is None:

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from attributary.workers.maths.binning import (
     assign,
-    checked_edges,
-    checked_reference,
+    checked_grid,
     standardise,
     units_of_edges,
 )
@@ -68,15 +67,9 @@ class CoMovement:
         x_reference: Floats | None = None,
         y_reference: Floats | None = None,
     ) -> None:
-        self.x_edges = checked_edges("x_edges", x_edges)
-        self.y_edges = checked_edges("y_edges", y_edges)
-        if self.x_edges.shape[1] != self.y_edges.shape[1]:
-            raise ValueError(
-                f"x_edges {self.x_edges.shape} and y_edges {self.y_edges.shape} differ in their "
-                "number of edges; both need K - 1 per row"
-            )
-        self.x_reference = checked_reference("x_reference", x_reference, self.x_edges)
-        self.y_reference = checked_reference("y_reference", y_reference, self.y_edges)
+        self.x_edges, self.y_edges, self.x_reference, self.y_reference = checked_grid(
+            x_edges, y_edges, x_reference, y_reference
+        )
         self.x_unit = units_of_edges(self.x_edges)
         self.y_unit = units_of_edges(self.y_edges)
         d, c, K = self.columns, self.outputs, self.size

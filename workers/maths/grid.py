@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from attributary.workers.maths.binning import checked_grid
 from attributary.workers.maths.comovement import CoMovement
 from attributary.workers.maths.quantiles import midhinge, quantiles
 
@@ -58,9 +59,9 @@ class Grid:
     y_reference: Floats
 
     def __post_init__(self) -> None:
-        kept = self.comovement()
-        for name in ("x_edges", "y_edges", "x_reference", "y_reference"):
-            values = getattr(kept, name)
+        names = ("x_edges", "y_edges", "x_reference", "y_reference")
+        kept = checked_grid(self.x_edges, self.y_edges, self.x_reference, self.y_reference)
+        for name, values in zip(names, kept, strict=True):
             values.flags.writeable = False
             object.__setattr__(self, name, values)
 

@@ -34,6 +34,8 @@ class SourceLedger:
         self._open: dict[int, Manifest] = {}
         #: Ends of blocks that will not be sealed any more, whose rows so far are held.
         self._held: dict[int, int] = {}
+        #: Whether sketches of blocks that should be whole by now wait for their grid.
+        self.waits = False
         #: Closed offsets, [start, end) in order; one span unless something is missing.
         self._spans: list[tuple[int, int]] = []
 
@@ -158,13 +160,14 @@ class SourceLedger:
 
     @property
     def gap_offsets(self) -> int:
-        """Offsets before the last closed block that no manifest covers, or whose sketches are missing; and
-        those before an open block that its owner found the log without."""
+        """Offsets that no manifest covers though all before is in the log, or whose sketches are missing."""
         behind = [
             (block, block)
             for block, manifest in self._open.items()
             if manifest.lost and block <= self._acknowledged
         ]
+        if not self.waits:
+            behind.append((self._acknowledged, self._acknowledged))
         if self.first is None or not (self._spans or behind):
             return 0
         last = max(end for _, end in [*self._spans, *behind])

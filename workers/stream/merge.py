@@ -388,8 +388,11 @@ class MergePartition:
         }
         lacking: set[str] = set()
         in_order = True
+        ledger.waits = False
         for manifest, in_log in ledger.in_order():
-            lost = in_log and (*source, manifest.block) not in grids_awaited
+            waits = in_log and (*source, manifest.block) in grids_awaited
+            ledger.waits = ledger.waits or waits
+            lost = in_log and not waits
             mine = [
                 name for name in manifest.models if self._owns(name) and name not in self._refused
             ]
@@ -400,6 +403,7 @@ class MergePartition:
                     ledger.reach(name, count.event_time)
                 elif not lost:
                     lacking.add(name)
+            waiting = any(manifest.models[name].waiting for name in mine)
             whole = in_order and manifest.sealed and len(held) == len(mine)
             if whole and self._readable(source, manifest.block, held):
                 for name in held & self._models.keys():
@@ -407,7 +411,7 @@ class MergePartition:
                 ledger.close(manifest)
             elif not lost:
                 in_order = False
-            elif not manifest.sealed and len(held) == len(mine):
+            elif not manifest.sealed and len(held) == len(mine) and not waiting:
                 ledger.hold(manifest)
 
     def _readable(self, source: SourceKey, block: int, models: set[str]) -> bool:
@@ -492,7 +496,7 @@ class MergePartition:
                 for (topic, partition), ledger in sorted(self._sources.items())
             },
             duplicates=self._superseded[name],
-            gaps=sum(ledger.gap_offsets for ledger in self._sources.values()),
+            gaps=sum(self.gaps().values()),
         )
 
 
