@@ -114,14 +114,15 @@ def section(results: dict[str, Any]) -> str:
         "The banknote table of the paper is shipped by no package that was found.",
         _standing(ran),
         "Why where it loses. *LAP*: Shapley values and path integrals add up by construction, a "
-        "first-order expansion does not; T-Explainer reports the gap with every row instead. "
-        "*RIS and ROS on the network*: the slope of a ReLU network jumps where a neighbour crosses a "
-        "kink, and methods that average over many points smooth that; a contribution is also near "
-        "zero where x_i is near its mean, which a relative measure punishes. *PGI, insertion, "
-        "deletion*: they move features by several standard deviations, which averages over the "
-        "background see and a slope does not. *XGBoost*: a slope over a neighbourhood is an average, "
-        "not the trees themselves, which SHAP Tree reads exactly. *Time*: automatic "
-        "differentiation needs one backward pass where differences need four evaluations a feature.",
+        "first-order expansion does not, and where a probability is near 0 or 1 its slopes vanish while its "
+        "distance to the mean is largest; the gap stands beside every explanation. "
+        "*RIS and ROS*: the slope of a ReLU network jumps where a neighbour crosses a kink; paths "
+        "and samples average over many. SHAP Kernel samples coalitions where there are many features, "
+        "and its RIS there is mostly the noise that its RES shows. *PGI, insertion, deletion* move features "
+        "by several standard deviations: averages over the background see that, a slope does not. "
+        "*XGBoost*: a slope over a neighbourhood is an average of many splits, not the ones that matter to "
+        "the row, which SHAP Tree reads exactly. *Time*: Input × Gradient and DeepLIFT need one backward "
+        "pass, differences four evaluations a feature; SHAP Tree is compiled.",
     ]
     for result in results.values():
         head = f"### {result['table']}, {result['model']}"

@@ -53,7 +53,10 @@ def draw(figure, folder):
             axes.set_xscale("log")
         if panel["log_y"]:
             axes.set_yscale("log")
-    grid[0][-1].legend(fontsize=7)
+    handles, labels = grid[0][-1].get_legend_handles_labels()
+    picture.legend(
+        handles, labels, fontsize=7, loc="outside lower center", ncols=min(6, len(labels))
+    )
     picture.savefig(folder / f"{figure['name']}.svg", metadata={"Date": None})
     plt.close(picture)
     return figure["name"]
