@@ -20,8 +20,8 @@ from attributary.schemas.errors import BrokerError
 from attributary.schemas.manifest import MANIFEST_KEY, Manifest
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.closing import close
-from attributary.workers.stream.control import topic_partitions
 from attributary.workers.stream.ends import Fetched, log_ends
+from attributary.workers.stream.log_reader import topic_partitions
 
 _FETCH_BYTES = 16 * 2**20
 

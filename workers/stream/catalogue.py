@@ -6,7 +6,7 @@ import logging
 
 from attributary.schemas.card import ModelCard
 from attributary.schemas.errors import RejectedError
-from attributary.schemas.grid import GridRecord
+from attributary.schemas.grid import Column, GridRecord
 from attributary.workers.stream.epoch import Epoch
 
 _log = logging.getLogger(__name__)
@@ -111,3 +111,9 @@ class ControlCatalogue:
     def epoch_of(self, model: str, number: int) -> Epoch | None:
         """Return one epoch of a model, or None where it is not known (yet)."""
         return self._epochs.get(model, {}).get(number)
+
+    def columns(self, model: str) -> dict[int, tuple[Column, ...]]:
+        """Return the columns of every epoch of a model."""
+        return {
+            number: epoch.layout.columns for number, epoch in self._epochs.get(model, {}).items()
+        }

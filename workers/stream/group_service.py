@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class GroupService(Service, ConsumerRebalanceListener):
-    """Shares the partitions of one topic with the other workers of its group.
+    """Shares the partitions of some topics with the other workers of its group.
 
     aiokafka returns no records while a rebalance is under way, and what it returns is taken in before
     anything else runs; ``lock`` keeps what waits for the broker apart from rebalances. So no partition
@@ -28,13 +28,18 @@ class GroupService(Service, ConsumerRebalanceListener):
     """
 
     def __init__(
-        self, connection: Connection, topic: str, group: str, options: GroupOptions, **kwargs: Any
+        self,
+        connection: Connection,
+        topics: Sequence[str],
+        group: str,
+        options: GroupOptions,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.joined = asyncio.Event()
         self.lock = asyncio.Lock()
         self.producer = AcknowledgedProducer(connection)
-        self._topic = topic
+        self._subscribed = list(topics)
         self._consumer_arguments: dict[str, Any] = {
             **connection.client_arguments(),
             "group_id": group,
@@ -61,7 +66,7 @@ class GroupService(Service, ConsumerRebalanceListener):
         await self.producer.start()
         self._consumer = AIOKafkaConsumer(**self._consumer_arguments)
         await self._consumer.start()
-        self._consumer.subscribe([self._topic], listener=self)
+        self._consumer.subscribe(self._subscribed, listener=self)
 
     async def on_stop(self) -> None:
         """Finish what is at hand and leave the group."""

@@ -43,7 +43,7 @@ class IngestService(GroupService):
         metrics: StreamMetrics,
         **kwargs: Any,
     ) -> None:
-        super().__init__(connection, topics.rows, f"{topics.rows}-ingest", options, **kwargs)
+        super().__init__(connection, [topics.rows], f"{topics.rows}-ingest", options, **kwargs)
         self._topics = topics
         self._options = options
         self._catalogue = catalogue

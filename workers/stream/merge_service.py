@@ -66,7 +66,9 @@ class MergeService(GroupService):
         metrics: StreamMetrics,
         **kwargs: Any,
     ) -> None:
-        super().__init__(connection, topics.sketches, f"{topics.sketches}-merge", options, **kwargs)
+        super().__init__(
+            connection, [topics.sketches], f"{topics.sketches}-merge", options, **kwargs
+        )
         self._topics = topics
         self._options = options
         self._catalogue = catalogue

@@ -19,10 +19,11 @@ from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.manifest import MANIFEST_KEY, Manifest
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.catalogue import ControlCatalogue
-from attributary.workers.stream.control import ControlReader, topic_partitions
+from attributary.workers.stream.control import ControlReader
 from attributary.workers.stream.decode import Record, record_of
 from attributary.workers.stream.epoch import Epoch
 from attributary.workers.stream.ingest import Flush, PartitionIngest
+from attributary.workers.stream.log_reader import topic_partitions
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.options import IngestOptions, MergeOptions
 from attributary.workers.stream.ordered_log import OrderedLog

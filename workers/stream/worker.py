@@ -1,49 +1,22 @@
-"""One stream worker: a Faust app that hosts ingest, merge and the control reader.
-
-Faust carries the worker's lifecycle and timers. Its own consumer, agents and web server stay off: an agent
-handles a few thousand messages a second, a consumer group cannot give every worker every card and
-grid, and rows must be committed per block, after their sketches.
-"""
+"""One stream worker: ingest, merge and the control reader in one process."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
-import logging
-import signal
-from collections.abc import Awaitable, Callable
-
-import faust
-from aiokafka.errors import KafkaError
-from faust.app.base import BootStrategy
-from mode import Service
+from collections.abc import Callable
 
 from attributary.schemas.connection import Connection
-from attributary.schemas.errors import AttributaryError, BrokerError, ConfigurationError
+from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.control import ControlReader
 from attributary.workers.stream.group_service import GroupService
+from attributary.workers.stream.host import Hosted, host
 from attributary.workers.stream.ingest_service import IngestService
 from attributary.workers.stream.merge_service import MergeService
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import IngestOptions, MergeOptions
 
-_log = logging.getLogger(__name__)
-
 ROLES = frozenset({"ingest", "merge"})
-# A drain that a broker's absence holds up must not keep the process alive.
-_STOP_SECONDS = 8.0
-
-
-class _Boot(BootStrategy):
-    enable_kafka = False
-    enable_web = False
-    enable_sensors = False
-
-
-class _App(faust.App):
-    BootStrategy = _Boot
 
 
 def run_worker(
@@ -62,82 +35,15 @@ def run_worker(
     """
     if not roles or not roles <= ROLES:
         raise ConfigurationError(f"roles are {sorted(ROLES)}, got {sorted(roles)}")
-    asyncio.run(_run(connection, topics, ingest, merge, roles, metrics, on_ready))
 
+    def build(loop: asyncio.AbstractEventLoop) -> Hosted:
+        control = ControlReader(connection, topics, loop=loop)
+        catalogue = control.catalogue
+        groups: list[GroupService] = []
+        if "ingest" in roles:
+            groups.append(IngestService(connection, topics, ingest, catalogue, metrics, loop=loop))
+        if "merge" in roles:
+            groups.append(MergeService(connection, topics, merge, catalogue, metrics, loop=loop))
+        return Hosted([control], groups)
 
-async def _run(
-    connection: Connection,
-    topics: Topics,
-    ingest: IngestOptions,
-    merge: MergeOptions,
-    roles: frozenset[str],
-    metrics: StreamMetrics,
-    on_ready: Callable[[], None],
-) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stop.set)
-    app = _App(
-        "attributary-stream",
-        broker=[f"aiokafka://{address}" for address in connection.bootstrap.split(",")],
-        autodiscover=False,
-        loop=loop,
-    )
-    control = ControlReader(connection, topics, loop=loop)
-    groups: list[GroupService] = []
-    if "ingest" in roles:
-        groups.append(
-            IngestService(connection, topics, ingest, control.catalogue, metrics, loop=loop)
-        )
-    if "merge" in roles:
-        groups.append(
-            MergeService(connection, topics, merge, control.catalogue, metrics, loop=loop)
-        )
-    services: list[Service] = [control, *groups]
-    try:
-        await app.start()
-        try:
-            for service in services:
-                await app.add_runtime_dependency(service)
-        except KafkaError as error:
-            raise BrokerError(
-                f"the broker at {connection.bootstrap} went away while the worker started: {error}"
-            ) from error
-        ended = [stop.wait, *(service._crashed.wait for service in [app, *services])]
-        for group in groups:
-            await _first(group.joined.wait(), *(event() for event in ended))
-        if all(group.joined.is_set() for group in groups):
-            # What is there now stays: the collector need not go through it for every batch of records.
-            gc.freeze()
-            on_ready()
-        await _first(*(event() for event in ended))
-        _raise_crash([app, *services])
-    finally:
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(_stop_all(app, services), _STOP_SECONDS)
-
-
-async def _first(*events: Awaitable[object]) -> None:
-    """Return with the first of the events, and drop the others."""
-    waiting = [asyncio.ensure_future(event) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
-
-
-def _raise_crash(services: list[Service]) -> None:
-    for service in services:
-        if (reason := service.crash_reason) is not None:
-            raise (
-                reason
-                if isinstance(reason, AttributaryError)
-                else BrokerError(f"the worker stopped on an unexpected error: {reason!r}")
-            ) from reason
-
-
-async def _stop_all(app: faust.App, services: list[Service]) -> None:
-    for service in reversed(services):
-        if service.started:
-            await service.stop()
-    await app.stop()
+    host("attributary-stream", connection, build, on_ready)
