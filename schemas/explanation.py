@@ -142,8 +142,8 @@ class Explanation(Message):
     SCHEMA: ClassVar[str] = "attributary.explanation/1"
 
     id: RequestId
-    model: ModelName
-    method: MethodName
+    model: ModelName | None = Field(default=None, description="null: the request cannot be read.")
+    method: MethodName | None = None
     outcome: Outcome
     error: Failure | None = Field(default=None, description="Where the outcome is 'error'.")
     result: Result | None = Field(default=None, description="Where the outcome is 'result'.")

@@ -66,7 +66,7 @@ class ExplanationRequest(Message):
     output: str | Annotated[int, Field(ge=0)] | None = None
     instances: Annotated[list[Instance], Field(min_length=1)] | StreamWindow
     background: Annotated[list[Instance], Field(min_length=1)] | StreamWindow | None = None
-    parameters: dict[str, Any] = Field(default={})
+    parameters: dict[str, Any] = Field(default={}, description="By name, the method says which.")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
 

@@ -280,6 +280,15 @@ class PaneSketch:
             raise IncompatibleStateError(f"these are not a pane's bytes: {error}") from None
         return made
 
+    @staticmethod
+    def sample_in(data: bytes | memoryview) -> RowSample | None:
+        """Return the sampled rows of a pane's bytes alone; raises as ``from_bytes`` does."""
+        try:
+            head, _, *parts = unpack(data, _MAGIC, _VERSION)
+            return RowSample.from_bytes(parts[-1].tobytes()) if int(head[3]) else None
+        except (ValueError, IndexError) as error:
+            raise IncompatibleStateError(f"these are not a pane's bytes: {error}") from None
+
 
 class _Waiting(NamedTuple):
     """Rows in order: x (n, d), y (n, c), weights, hashes and times (n,)."""

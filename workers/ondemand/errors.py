@@ -20,3 +20,7 @@ class ExpiredError(AttributaryError):
 
 class CancelledRequestError(AttributaryError):
     """Whoever asked wants no answer any more."""
+
+
+class LostError(AttributaryError):
+    """The request is another worker's now: it gets no answer from here."""

@@ -18,10 +18,17 @@ class ModelHandle(Protocol):
     The columns of X are the card's features in order, a categorical as ``card.artefact.categories`` says.
     """
 
-    precision: Precision
-    piecewise_constant: bool
-    gradient: Callable[[Floats], Floats] | None
-    """(n, d) to (n, c, d): exact derivatives, where the model has them."""
+    @property
+    def precision(self) -> Precision:
+        """What it computes in."""
+
+    @property
+    def piecewise_constant(self) -> bool:
+        """Whether it is built of trees."""
+
+    @property
+    def gradient(self) -> Callable[[Floats], Floats] | None:
+        """(n, d) to (n, c, d): exact derivatives, where the model has them."""
 
     @property
     def alive(self) -> bool:

@@ -41,8 +41,8 @@ class Context:
     batch_size: int
     precision: Literal["float32", "float64"]
     piecewise_constant: bool
-    #: (n, d) to (n, c, d), where the model has exact derivatives and X is what it takes as it stands.
-    gradient: Callable[[Floats], Floats] | None = None
+    #: Training ranges (d,) and (d,), infinite where the card says none; None: it says none at all.
+    bounds: tuple[Floats, Floats] | None = None
     #: Tell how far the work is. Cheap, from the thread that runs the method.
     progress: Callable[[int, int], None] = field(default=lambda done, total: None)
     #: Raises where the request is cancelled, expired or over its limits. Every call of the model does too.

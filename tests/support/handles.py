@@ -1,0 +1,59 @@
+"""Opened models for the tests of the request workers: functions of arrays, without a process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from attributary.schemas.explanation import ErrorCode
+from attributary.workers.ondemand.errors import RequestError
+from attributary.workers.ondemand.model_handle import Precision
+
+Floats = npt.NDArray[np.float64]
+
+
+class FunctionHandle:
+    """A function as an opened model. ``batches`` are the rows of every call; ``alive`` may be set."""
+
+    def __init__(
+        self,
+        function: Callable[[Floats], Floats],
+        *,
+        piecewise_constant: bool = False,
+        precision: Precision = "float64",
+    ) -> None:
+        self.piecewise_constant = piecewise_constant
+        self.precision = precision
+        self.gradient = None
+        self.alive = True
+        self.batches: list[Floats] = []
+        self.closed = threading.Event()
+        self._function = function
+
+    def __call__(self, X: Floats) -> Floats:
+        self.batches.append(X.copy())
+        try:
+            return self._function(X)
+        except ArithmeticError as error:
+            raise RequestError(ErrorCode.MODEL_FAILED, f"the model raised {error!r}") from None
+
+    def close(self) -> None:
+        self.alive = False
+        self.closed.set()
+
+
+class Held:
+    """A function that waits inside until it is let go: what asks meanwhile has to wait too."""
+
+    def __init__(self, function: Callable[[Floats], Floats]) -> None:
+        self.entered = threading.Event()
+        self.let_go = threading.Event()
+        self._function = function
+
+    def __call__(self, X: Floats) -> Floats:
+        self.entered.set()
+        assert self.let_go.wait(10), "nobody let it go"
+        return self._function(X)

@@ -1,0 +1,147 @@
+"""Computes one request, in a thread: encodes its rows, opens its model, runs its method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from attributary.schemas.card import ModelCard
+from attributary.schemas.explanation import ErrorCode, Result
+from attributary.schemas.request import ExplanationRequest
+from attributary.workers.ondemand.errors import RequestError
+from attributary.workers.ondemand.gateway import Gateway
+from attributary.workers.ondemand.inputs import Inputs
+from attributary.workers.ondemand.job import Job
+from attributary.workers.ondemand.methods.method import Context, Floats, Method, Space
+from attributary.workers.ondemand.model_cache import ModelCache
+from attributary.workers.ondemand.options import OnDemandOptions
+from attributary.workers.stream.layout import DEFAULT_OUTPUT
+
+
+@dataclass(frozen=True)
+class Work:
+    """A request with all that it needs: X (n, columns) and background (m, columns), as the stream encodes."""
+
+    request: ExplanationRequest
+    card: ModelCard
+    method: Method[Any]
+    parameters: BaseModel
+    inputs: Inputs
+    X: Floats
+    ids: tuple[str | None, ...]
+    background: Floats | None
+
+
+def compute(job: Job, work: Work, cache: ModelCache, options: OnDemandOptions) -> Result:
+    """Return the result; raises RequestError, and what ``job.check`` raises."""
+    job.check()
+    with cache.use(work.card) as gateway:
+        job.check()
+        artefact = work.card.artefact
+        job.artefact_sha256 = None if artefact is None else artefact.sha256
+        space = work.method.space
+        X = work.inputs.to_space(work.X, space)
+        background = None
+        if work.background is not None:
+            background = work.inputs.to_space(work.background, space)
+            job.background_rows = len(background)
+        model = _Model(job, work.inputs, gateway, space, options.max_model_rows)
+        names, chosen = _outputs(work.card, work.request, model(X[:1]).shape[1])
+        context = _context(job, work, gateway, names, options)
+
+        def asked(rows: Floats) -> Floats:
+            found = model(rows)
+            return found[:, chosen[0]] if len(chosen) == 1 else found[:, chosen]
+
+        return work.method.run(asked, X, background, work.parameters, context)
+
+
+class _Model:
+    """The model as a method sees it: rows of its space in, (n, c) out, counted and limited."""
+
+    def __init__(
+        self, job: Job, inputs: Inputs, gateway: Gateway, space: Space, most_rows: int
+    ) -> None:
+        self._job = job
+        self._inputs = inputs
+        self._gateway = gateway
+        self._space = space
+        self._most = most_rows
+
+    def __call__(self, X: Floats) -> Floats:
+        job = self._job
+        job.check()
+        if job.model_rows + len(X) > self._most:
+            raise RequestError(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"more than {self._most} rows would be asked of the model; ask for fewer instances, or "
+                "less of the method",
+            )
+        job.model_calls += 1
+        job.model_rows += len(X)
+        return self._gateway.evaluate(self._inputs.to_model(X, self._space), job.check)
+
+
+def _context(
+    job: Job, work: Work, gateway: Gateway, names: tuple[str, ...], options: OnDemandOptions
+) -> Context:
+    space = work.method.space
+    handle = gateway.handle
+
+    def progress(done: int, total: int) -> None:
+        job.done, job.total = done, total
+        job.check()
+
+    return Context(
+        features=work.inputs.features,
+        positions=work.inputs.columns_of(space),
+        outputs=names,
+        ids=work.ids,
+        values=work.inputs.values(work.X),
+        bounds=work.inputs.bounds() if space == "columns" else None,
+        rng=np.random.default_rng(work.request.seed),
+        batch_size=options.tree_batch_rows if handle.piecewise_constant else options.batch_rows,
+        precision=handle.precision,
+        piecewise_constant=handle.piecewise_constant,
+        progress=progress,
+        check=job.check,
+    )
+
+
+def _outputs(
+    card: ModelCard, request: ExplanationRequest, count: int
+) -> tuple[tuple[str, ...], list[int]]:
+    """Return the names and positions of the outputs that are asked for."""
+    names = card.outputs or ([DEFAULT_OUTPUT] if count == 1 else [str(i) for i in range(count)])
+    if len(names) != count:
+        raise RequestError(
+            ErrorCode.BAD_OUTPUT,
+            f"the model returns {count} outputs; its card names {len(names)}: {names[:5]}",
+        )
+    asked = request.output
+    if asked is None:
+        return tuple(names), list(range(count))
+    if isinstance(asked, str) and asked not in names:
+        raise RequestError(
+            ErrorCode.BAD_REQUEST, f"the model has no output {asked!r:.80}; it has {names[:10]}"
+        )
+    place = names.index(asked) if isinstance(asked, str) else asked
+    if place >= count:
+        raise RequestError(
+            ErrorCode.BAD_REQUEST, f"the model has {count} outputs, the first is 0; got {place}"
+        )
+    return (names[place],), [place]
+
+
+def parameters_of(method: Method[Any], given: dict[str, Any]) -> BaseModel:
+    """Return the method's parameters; RequestError names the one that cannot be used."""
+    try:
+        found: BaseModel = method.parameters.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "parameters"
+        raise RequestError(ErrorCode.BAD_REQUEST, f"parameters: {place}: {first['msg']}") from None
+    return found

@@ -1,0 +1,185 @@
+"""T-Explainer on request: slopes of the model about each instance, and what they contribute."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from attributary.schemas.explanation import (
+    Contribution,
+    ErrorCode,
+    LocalContributions,
+    TExplainerResult,
+)
+from attributary.workers.explainers.batched import ModelOutputError
+from attributary.workers.explainers.scales import robust_scale
+from attributary.workers.explainers.t_explainer import TExplanation, t_explain
+from attributary.workers.ondemand.errors import RequestError
+from attributary.workers.ondemand.methods.method import Context, Floats, Method, Model
+
+_CHUNK = 50
+_AVERAGED = (
+    "The model is piecewise constant, as trees are: a gradient is the average slope over a "
+    "neighbourhood of quantiles, and 'step' says how wide it is."
+)
+_MISSING = (
+    "Where an instance lacks a number it is held missing: what that is worth is in base_value, and "
+    "its contribution is null."
+)
+
+
+class TExplainerParameters(BaseModel):
+    """``step``: a fixed half width in robust scales of each feature; null: searched for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = None
+    max_step: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 1.0
+    max_iterations: Annotated[int, Field(ge=1, le=100)] = 12
+
+
+def run(
+    model: Model,
+    instances: Floats,
+    background: Floats | None,
+    parameters: TExplainerParameters,
+    context: Context,
+) -> TExplainerResult:
+    """Explain instances (n, d) about the background (m, d), both in the space "columns"."""
+    assert background is not None  # noqa: S101 - this method needs one
+    X, others = instances.copy(), background.copy()
+    categorical = [
+        list(places)
+        for feature, places in zip(context.features, context.positions, strict=True)
+        if feature.kind != "numeric"
+    ]
+    for rows in (X, others):
+        for places in categorical:
+            # A missing category is none of the levels.
+            missing = np.isnan(rows[:, places]).any(axis=1)
+            rows[np.ix_(np.flatnonzero(missing), np.array(places))] = 0.0
+            rows[missing, places[-1]] = 1.0
+    _check_background(others, context)
+    found: list[LocalContributions] = []
+    patterns, pattern = np.unique(np.isnan(X), axis=0, return_inverse=True)
+    chunks = [
+        (held, rows[start : start + _CHUNK])
+        for number, held in enumerate(patterns)
+        for rows in [np.flatnonzero(pattern.ravel() == number)]
+        for start in range(0, len(rows), _CHUNK)
+    ]
+    done = 0
+    for held, rows in chunks:
+        context.progress(done, len(X))
+        explained = _explain(model, X[rows], others, held, categorical, parameters, context)
+        found += _contributions(explained, rows, ~held, context)
+        done += len(rows)
+    notes = [_AVERAGED] if context.piecewise_constant else []
+    if np.isnan(X).any():
+        notes.append(_MISSING)
+    found.sort(key=lambda one: (one.instance, context.outputs.index(one.output)))
+    return TExplainerResult(explanations=found, notes=notes)
+
+
+def _check_background(background: Floats, context: Context) -> None:
+    for feature, places in zip(context.features, context.positions, strict=True):
+        if not np.isfinite(background[:, list(places)]).any():
+            raise RequestError(
+                ErrorCode.BAD_REQUEST,
+                f"no row of the background has a value of {feature.name!r}; send one that does",
+            )
+
+
+def _explain(
+    model: Model,
+    X: Floats,
+    background: Floats,
+    held: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    categorical: list[list[int]],
+    parameters: TExplainerParameters,
+    context: Context,
+) -> TExplanation:
+    """Explain rows that lack the same columns ``held``, as rows of the others."""
+    free = np.flatnonzero(~held)
+    place_of = {int(column): place for place, column in enumerate(free)}
+
+    def of_free(rows: Floats) -> Floats:
+        whole = np.full((len(rows), len(held)), np.nan)
+        whole[:, free] = rows
+        return model(whole)
+
+    step: Floats | None = None
+    if parameters.step is not None:
+        step = parameters.step * robust_scale(background[:, free])
+    bounds = None if context.bounds is None else tuple(side[free] for side in context.bounds)
+    try:
+        return t_explain(
+            of_free if held.any() else model,
+            X[:, free],
+            background=background[:, free],
+            categorical=[[place_of[column] for column in places] for places in categorical],
+            bounds=None if bounds is None else (bounds[0], bounds[1]),
+            batch_size=context.batch_size,
+            precision=context.precision,
+            piecewise_constant=context.piecewise_constant,
+            h=step,
+            h_max=parameters.max_step,
+            max_iter=parameters.max_iterations,
+        )
+    except ModelOutputError as error:
+        raise RequestError(ErrorCode.BAD_OUTPUT, str(error)) from None
+    except ValueError as error:
+        raise RequestError(ErrorCode.BAD_REQUEST, str(error)) from None
+
+
+def _contributions(
+    found: TExplanation,
+    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
+    free: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    context: Context,
+) -> list[LocalContributions]:
+    n, c = len(rows), len(context.outputs)
+    d = len(free)
+    contributions, gradient = np.full((n, c, d), np.nan), np.full((n, c, d), np.nan)
+    steps = np.full((n, d), np.nan)
+    contributions[:, :, free] = found.contributions.reshape(n, c, -1)
+    gradient[:, :, free] = found.gradient.reshape(n, c, -1)
+    steps[:, free] = found.h
+    prediction = found.output.reshape(n, c)
+    gap = found.additivity_gap.reshape(n, c)
+    base = np.broadcast_to(np.asarray(found.base_value), (c,))
+    return [
+        LocalContributions(
+            instance=int(row),
+            id=context.ids[row],
+            output=name,
+            prediction=float(prediction[i, o]),
+            base_value=float(base[o]),
+            additivity_gap=float(gap[i, o]),
+            features=[
+                Contribution(
+                    feature=feature.name,
+                    value=context.values[row][place],
+                    contribution=_number(contributions[i, o, list(places)].sum()),
+                    gradient=_number(gradient[i, o, places[0]])
+                    if feature.kind == "numeric"
+                    else None,
+                    step=_number(steps[i, places[0]]) if feature.kind == "numeric" else None,
+                )
+                for place, (feature, places) in enumerate(
+                    zip(context.features, context.positions, strict=True)
+                )
+            ],
+        )
+        for i, row in enumerate(rows)
+        for o, name in enumerate(context.outputs)
+    ]
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+METHOD = Method(space="columns", parameters=TExplainerParameters, run=run, background="needed")

@@ -1,0 +1,81 @@
+"""The Prometheus metrics of the request workers, built from a registry that is passed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+_ROWS = (1, 4, 16, 64, 256, 1024, 4096, 16_384)
+
+
+@dataclass(frozen=True)
+class OnDemandMetrics:
+    """One bundle per process."""
+
+    answers: Counter
+    errors: Counter
+    dead_letters: Counter
+    repeated: Counter
+    duplicates: Counter
+    request_seconds: Histogram
+    waiting_seconds: Histogram
+    queued: Gauge
+    in_flight: Gauge
+    paused: Gauge
+    model_calls: Counter
+    model_rows: Counter
+    joined: Histogram
+    models_open: Gauge
+    model_loads: Counter
+    model_evictions: Counter
+
+    @classmethod
+    def build(cls, registry: CollectorRegistry) -> OnDemandMetrics:
+        """Register the metrics. Names end in their base unit; counters in ``_total``."""
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"attributary_ondemand_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"attributary_ondemand_{name}", text, labels, registry=registry)
+
+        def histogram(
+            name: str, text: str, *labels: str, buckets: tuple[float, ...] = _SECONDS
+        ) -> Histogram:
+            return Histogram(
+                f"attributary_ondemand_{name}", text, labels, buckets=buckets, registry=registry
+            )
+
+        return cls(
+            answers=counter(
+                "requests_total", "Requests answered, finally.", "model", "method", "outcome"
+            ),
+            errors=counter("errors_total", "Requests answered with an error.", "model", "code"),
+            dead_letters=counter("dead_letters_total", "Requests that nobody can be told of."),
+            repeated=counter(
+                "repeated_requests_total", "Requests read again that had been answered already."
+            ),
+            duplicates=counter(
+                "duplicate_answers_total",
+                "Answers that came after another worker's; they are void.",
+            ),
+            request_seconds=histogram(
+                "request_seconds", "Time to compute a request.", "method", "outcome"
+            ),
+            waiting_seconds=histogram(
+                "waiting_seconds", "Time from the request to the start of the work.", "priority"
+            ),
+            queued=gauge("queued_requests", "Requests read and not begun.", "priority"),
+            in_flight=gauge("in_flight_requests", "Requests being computed."),
+            paused=gauge("paused_partitions", "Partitions not read because the queue is full."),
+            model_calls=counter("model_calls_total", "Batches given to a model.", "model"),
+            model_rows=counter("model_rows_total", "Rows in them.", "model"),
+            joined=histogram(
+                "joined_requests", "Waiting calls that one batch served.", buckets=_ROWS
+            ),
+            models_open=gauge("models_open", "Models held open."),
+            model_loads=counter("model_loads_total", "Models opened.", "model", "outcome"),
+            model_evictions=counter("model_evictions_total", "Models closed for another."),
+        )

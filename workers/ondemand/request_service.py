@@ -1,0 +1,435 @@
+"""The shell around requests: reads them, has them computed off the event loop, answers, commits.
+
+Every request ends in exactly one final answer, and its offset is committed after that is acknowledged. A
+worker that takes over knows from the log what is answered (``AnswerLog``). During a rebalance no answer is
+sent: whoever has the partition afterwards gives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+from mode import Service
+
+from attributary.schemas.connection import Connection
+from attributary.schemas.explanation import Progress
+from attributary.schemas.topics import Topics
+from attributary.workers.ondemand.answering import Answering
+from attributary.workers.ondemand.answers import AnswerLog, answer_record
+from attributary.workers.ondemand.backlog import Backlog
+from attributary.workers.ondemand.cancellations import CancellationReader
+from attributary.workers.ondemand.job import Job, Priority
+from attributary.workers.ondemand.metrics import OnDemandMetrics
+from attributary.workers.ondemand.options import OnDemandOptions
+from attributary.workers.stream.group_service import GroupService
+from attributary.workers.stream.outgoing import Outgoing
+
+_log = logging.getLogger(__name__)
+
+_POLL_MS = 200
+_COMMIT_SECONDS = 0.2
+_SENDING_SECONDS = 3.0
+_PRIORITIES: tuple[Priority, ...] = ("high", "normal")
+
+
+class RequestService(GroupService):
+    """Reads its share of the two topics of requests, those of high priority first."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topics: Topics,
+        options: OnDemandOptions,
+        answering: Callable[[int], Answering],
+        answers: AnswerLog,
+        cancellations: CancellationReader,
+        metrics: OnDemandMetrics,
+        worker: str,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            connection,
+            [topics.requests_high, topics.requests],
+            f"{topics.requests}-ondemand",
+            options,
+            **kwargs,
+        )
+        self._topics = topics
+        self._options = options
+        self._make_answering = answering
+        self._answers = answers
+        self._cancellations = cancellations
+        self._metrics = metrics
+        self._worker = worker
+        self._priority: dict[str, Priority] = {
+            topics.requests_high: "high",
+            topics.requests: "normal",
+        }
+        self._queues: dict[Priority, deque[Job]] = {name: deque() for name in _PRIORITIES}
+        # Cancelled or expired before their turn: answered at once, by a worker of their own.
+        self._over: deque[Job] = deque()
+        self._backlogs: dict[TopicPartition, Backlog] = {}
+        self._jobs: dict[TopicPartition, dict[int, Job]] = {}
+        self._arrived = asyncio.Condition()
+        self._ended = asyncio.Condition()
+        #: Set while it is known which partitions are this worker's.
+        self._settled = asyncio.Event()
+        self._sending = 0
+        self._ids: set[str] = set()
+        self._answer_partitions = 1
+        self._stopping = False
+
+    async def on_start(self) -> None:
+        """Join the group, and start as many workers as there may be requests at once."""
+        await super().on_start()
+        self._answer_partitions = await self.producer.partitions(self._topics.explanations)
+        self._answering = self._make_answering(self._answer_partitions)
+        self._threads = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="request")
+        self._cancellations.on_cancel = self._cancel
+        for _ in range(self._options.concurrency):
+            self.add_future(self._work(self._next))
+        self.add_future(self._work(self._next_over))
+
+    async def take_over(self, partitions: list[TopicPartition]) -> None:
+        """Go on with the partitions that were this worker's before, begin with others, drop the rest."""
+        owned = set(partitions)
+        self._drop([partition for partition in self._backlogs if partition not in owned])
+        self._answers.own(owned)
+        beginnings = await self.consumer.beginning_offsets(partitions) if partitions else {}
+        for partition in partitions:
+            committed = await self.consumer.committed(partition)
+            start = max(committed or 0, beginnings[partition])
+            backlog = self._backlogs.get(partition)
+            if backlog is None:
+                backlog = self._backlogs[partition] = Backlog(start)
+                self._jobs[partition] = {}
+            else:
+                # It was another's in between, where the committed offset has moved.
+                for offset in [offset for offset in self._jobs[partition] if offset < start]:
+                    self._jobs[partition].pop(offset).lost.set()
+                backlog.moved(start)
+            self.consumer.seek(partition, backlog.position)
+        self._settled.set()
+
+    async def hand_over(self, partitions: list[TopicPartition]) -> None:
+        """Commit, and hold answers back until it is known who has the partitions."""
+        await self._commit()
+        self._settled.clear()
+        # An answer on its way must be in the log before another worker looks there for it.
+        await self._until(lambda: not self._sending, _SENDING_SECONDS)
+
+    async def finish(self) -> None:
+        """Give the requests at hand a moment, let the others go, commit."""
+        self._stopping = True
+        for queue in [*self._queues.values(), self._over]:
+            queue.clear()
+        if self._settled.is_set():
+            await self._until(lambda: not self._in_flight(), self._options.drain_seconds)
+        await self._commit()
+        await self._release([job for job in self._in_flight() if job.begun])
+        self._drop(list(self._backlogs))
+
+    async def on_stop(self) -> None:
+        """Stop in order, and close the models."""
+        await super().on_stop()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        await self._answering.stop()
+
+    async def _until(self, holds: Callable[[], bool], seconds: float) -> None:
+        """Wait until something that ends with a job or an answer holds, at most so long."""
+        async with self._ended:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ended.wait_for(holds), seconds)
+
+    async def _tell_ended(self) -> None:
+        async with self._ended:
+            self._ended.notify_all()
+
+    def _in_flight(self) -> list[Job]:
+        return [job for jobs in self._jobs.values() for job in jobs.values() if job.working]
+
+    def _drop(self, partitions: list[TopicPartition]) -> None:
+        """Forget partitions that are no longer this worker's, with all that is under way for them."""
+        gone = set(partitions)
+        for partition in gone:
+            self._backlogs.pop(partition, None)
+            for job in self._jobs.pop(partition, {}).values():
+                job.lost.set()
+        for name, queue in self._queues.items():
+            self._queues[name] = deque(job for job in queue if not job.lost.is_set())
+        self._over = deque(job for job in self._over if not job.lost.is_set())
+        self._show()
+
+    def _cancel(self, request_id: str) -> None:
+        for jobs in self._jobs.values():
+            for job in jobs.values():
+                if job.id == request_id:
+                    job.cancelled.set()
+
+    # Reading
+
+    @Service.task
+    async def _read(self) -> None:
+        while not self.should_stop:
+            room = {name: self._options.queue - len(queue) for name, queue in self._queues.items()}
+            owned = list(self._backlogs) if self._settled.is_set() and not self._stopping else []
+            full = [part for part in owned if room[self._priority[part.topic]] <= 0]
+            free = [part for part in owned if room[self._priority[part.topic]] > 0]
+            try:
+                self.consumer.pause(*full)
+                self.consumer.resume(*free)
+            except IllegalStateError:  # a rebalance has just begun
+                continue
+            self._metrics.paused.set(len(full))
+            if not free:
+                # A poll for nothing: a consumer that does not poll for minutes is put out of its group.
+                nothing = TopicPartition(self._topics.requests, -1)
+                await self.consumer.getmany(nothing, timeout_ms=0)
+                await asyncio.sleep(0.05)
+                continue
+            most = max(1, min(room[self._priority[part.topic]] for part in free))
+            batches = await self.consumer.getmany(*free, timeout_ms=_POLL_MS, max_records=most)
+            # Nothing here waits: a rebalance cannot come between the poll and the queue.
+            for partition, records in batches.items():
+                self._take_in(partition, records)
+            if batches:
+                async with self._arrived:
+                    self._arrived.notify_all()
+
+    def _take_in(self, partition: TopicPartition, records: list[ConsumerRecord]) -> None:
+        backlog = self._backlogs.get(partition)
+        if backlog is None:
+            return
+        for record in records:
+            if record.offset < backlog.position:
+                continue
+            backlog.read(record.offset)
+            job = Job.of(record, self._priority[partition.topic])
+            if job.id is not None and self._cancellations.cancelled(job.id):
+                job.cancelled.set()
+            self._jobs[partition][record.offset] = job
+            self._queues[job.priority].append(job)
+        self._show()
+
+    def _show(self) -> None:
+        for name, queue in self._queues.items():
+            self._metrics.queued.labels(name).set(len(queue))
+
+    # Working
+
+    async def _work(self, following: Callable[[], Awaitable[Job | None]]) -> None:
+        while not self.should_stop:
+            job = await following()
+            if job is None:
+                continue
+            job.working = True
+            try:
+                await self._serve(job)
+            except Exception as error:
+                # Where the request stands is not known any more: let a new worker begin with it.
+                await self.crash(error)
+                raise
+            finally:
+                job.working = False
+                await self._tell_ended()
+
+    async def _next(self) -> Job | None:
+        """Return the next job, the high priority first."""
+        async with self._arrived:
+            for name in _PRIORITIES:
+                if self._queues[name]:
+                    job = self._queues[name].popleft()
+                    self._show()
+                    return job
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), 0.5)
+        return None
+
+    async def _next_over(self) -> Job | None:
+        """Return the next job that needs no computing any more."""
+        for name, queue in self._queues.items():
+            over = [job for job in queue if job.cancelled.is_set() or job.expired]
+            if over:
+                self._over.extend(over)
+                self._queues[name] = deque(job for job in queue if job not in self._over)
+        if self._over:
+            return self._over.popleft()
+        await asyncio.sleep(0.1)
+        return None
+
+    async def _serve(self, job: Job) -> None:
+        partition = TopicPartition(job.origin.topic, job.origin.partition)
+        await self._know_since(partition, job)
+        if job.lost.is_set():
+            return
+        if job.id is not None and job.id in self._ids:
+            # The same request once more, while it is computed: it is answered with that.
+            self._queues[job.priority].append(job)
+            await asyncio.sleep(0.1)
+            return
+        if self._answers.answered(job.origin, job.id):
+            self._metrics.repeated.inc()
+            self._done(job)
+            return
+        self._metrics.waiting_seconds.labels(job.priority).observe(
+            max(0.0, time.time() - job.record.timestamp / 1000)
+        )
+        taken = job.id
+        if taken is not None:
+            self._ids.add(taken)
+        self._metrics.in_flight.inc()
+        try:
+            records = await self._answering.answer(job, self._threads, self._begin)
+            if records:
+                await self._send(job, records)
+        finally:
+            self._metrics.in_flight.dec()
+            self._ids.discard(taken or "")
+
+    async def _know_since(self, partition: TopicPartition, job: Job) -> None:
+        """Know which requests of the partition are answered, from this one on."""
+        while not job.lost.is_set():
+            try:
+                await self._answers.know_since(partition, job.record.timestamp)
+            except KafkaError as error:
+                _log.warning("answers could not be read, tried again soon: %s", error)
+                await asyncio.sleep(0.5)
+            else:
+                return
+
+    async def _begin(self, job: Job) -> None:
+        """Write down that the request is begun: a worker that dies of it leaves this behind."""
+        assert job.id is not None  # noqa: S101
+        job.attempt = self._answers.begun(job.id) + 1
+        job.begun = True
+        await self._acknowledged([self._progress(job, "started")], job)
+
+    async def _send(self, job: Job, records: list[Outgoing]) -> None:
+        """Send the final answer, unless it is another's to give; then count the request as done."""
+        while not job.lost.is_set():
+            # In a rebalance: wait for its end.
+            await self._settled.wait()
+            if job.lost.is_set():
+                return
+            if self._answers.answered(job.origin, job.id):
+                self._metrics.repeated.inc()
+                self._done(job)
+                return
+            self._sending += 1
+            try:
+                sent = await self._acknowledged(records, job)
+            finally:
+                self._sending -= 1
+                await self._tell_ended()
+            if sent:
+                self._done(job)
+                return
+
+    async def _acknowledged(self, records: list[Outgoing], job: Job) -> bool:
+        """Send records until they are acknowledged; False where the job is lost meanwhile."""
+        wait = 0.1
+        while not job.lost.is_set():
+            try:
+                await self.producer.send(records)
+            except KafkaError as error:
+                _log.warning("not acknowledged, tried again in %.1f s: %s", wait, error)
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, 5.0)
+            else:
+                return True
+        return False
+
+    def _done(self, job: Job) -> None:
+        partition = TopicPartition(job.origin.topic, job.origin.partition)
+        if self._jobs.get(partition, {}).pop(job.origin.offset, None) is not None:
+            self._backlogs[partition].done(job.origin.offset)
+
+    # Beside it
+
+    @Service.task
+    async def _keep_up(self) -> None:
+        """Commit, and tell progress."""
+        told: dict[int, tuple[int, int]] = {}
+        last = time.monotonic()
+        while not self.should_stop:
+            await asyncio.sleep(_COMMIT_SECONDS)
+            async with self.lock:
+                await self._commit()
+            await self._repeat()
+            if time.monotonic() - last >= self._options.progress_seconds:
+                last = time.monotonic()
+                told = await self._tell(told)
+
+    async def _commit(self) -> None:
+        commits = {
+            partition: backlog.commit
+            for partition, backlog in self._backlogs.items()
+            if backlog.commit > backlog.committed
+        }
+        if not commits or not self._settled.is_set():
+            return
+        try:
+            await self.consumer.commit(commits)
+        except (CommitFailedError, IllegalStateError) as error:
+            _log.info("not committed, the partitions have moved: %s", error)
+        except KafkaError as error:
+            _log.warning("not committed, tried again soon: %s", error)
+        else:
+            for partition, offset in commits.items():
+                self._backlogs[partition].committed = offset
+                self._answers.committed(partition, offset)
+
+    async def _repeat(self) -> None:
+        """Write the first answer once more behind a second one of this worker's."""
+        while self._answers.to_repeat:
+            partition, offset = self._answers.to_repeat.pop()
+            self._metrics.duplicates.inc()
+            try:
+                record = await self._answers.read_at(partition, offset)
+                if record is not None:
+                    await self.producer.send([record])
+            except KafkaError as error:
+                _log.warning("the answer that holds could not be written again: %s", error)
+
+    async def _tell(self, told: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+        begun = [job for job in self._in_flight() if job.begun and not job.lost.is_set()]
+        steps = {id(job): (job.done, job.total) for job in begun}
+        changed = [job for job in begun if job.total and told.get(id(job)) != steps[id(job)]]
+        try:
+            await self.producer.send([self._progress(job, "running") for job in changed])
+        except KafkaError as error:
+            _log.info("progress was not told: %s", error)
+        return steps
+
+    async def _release(self, jobs: list[Job]) -> None:
+        """Take back that the requests were begun: this worker did not die of them."""
+        for job in jobs:
+            job.lost.set()
+        try:
+            await asyncio.wait_for(
+                self.producer.send([self._progress(job, "released") for job in jobs]), 2.0
+            )
+        except (KafkaError, asyncio.TimeoutError) as error:
+            _log.info("requests were not released: %s", error)
+
+    def _progress(self, job: Job, state: Any) -> Outgoing:
+        message = Progress(
+            id=job.id or "",
+            state=state,
+            attempt=job.attempt,
+            done=job.done,
+            total=job.total,
+            at=round(time.time() * 1000),
+        )
+        return answer_record(
+            self._topics, self._answer_partitions, message, job.origin, self._worker
+        )
