@@ -73,7 +73,7 @@ def test_the_client_loads_nothing_heavy():
     code = (
         "import sys, json\n"
         "import attributary\n"
-        "from attributary import Publisher\n"
+        "from attributary import Explainer, Publisher\n"
         "print(json.dumps([sorted(sys.modules), attributary.__file__]))\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

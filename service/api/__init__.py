@@ -1,4 +1,4 @@
-"""Attributary's public face: ``from attributary import Publisher, subscribe``.
+"""Attributary's public face: ``from attributary import Explainer, Publisher, subscribe``.
 
 Names are loaded on first use, so that ``import attributary`` costs nothing in a serving process.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attributary.service.client import Publisher, subscribe
+    from attributary.service.client import Explainer, Publisher, subscribe
 
-__all__ = ["Publisher", "subscribe"]
+__all__ = ["Explainer", "Publisher", "subscribe"]
 
 
 def __getattr__(name: str) -> Any:
