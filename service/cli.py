@@ -25,6 +25,7 @@ COMMANDS: dict[str, _Entry] = {
     "demo": _Entry(_START, "demo", "Watch it explain a real model on real rows, on this machine."),
     "up": _Entry(_RUN, "up", "Start a broker in memory and the workers: all it takes to try it."),
     "stream": _Entry(_RUN, "stream", "Run the workers against your own Kafka."),
+    "ondemand": _Entry(_RUN, "ondemand", "Run a worker that explains predictions on request."),
     "topics": _Entry(_RUN, "topics", "Create the topics, or check them."),
     "publish": _Entry(_USE, "publish", "Send the rows of a CSV, JSONL or Parquet file."),
     "register": _Entry(_USE, "register", "Declare a model: its features, outputs and windows."),

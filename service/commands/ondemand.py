@@ -1,0 +1,109 @@
+"""``attributary ondemand``: one request worker."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from attributary.service.help_settings import help_settings_option
+
+
+@click.command()
+@click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    metavar="cpu|cuda:N",
+    help="Where models compute. One process for each device.",
+)
+@click.option(
+    "--mixed-precision",
+    type=click.Choice(["off", "bfloat16", "float16"]),
+    help="Torch's autocast: faster, with fewer digits [ATTRIBUTARY_MODELS__MIXED_PRECISION].",
+)
+@click.option(
+    "--model-root",
+    "roots",
+    multiple=True,
+    type=click.Path(),
+    help="A folder that models may be loaded from, again for more [ATTRIBUTARY_MODELS__ROOTS].",
+)
+@click.option("--metrics-host", help="Address that serves /metrics [ATTRIBUTARY_METRICS_HOST].")
+@click.option(
+    "--metrics-port", type=int, help="Its port; 0 takes a free one [ATTRIBUTARY_METRICS_PORT]."
+)
+@help_settings_option
+def ondemand(
+    device: str,
+    mixed_precision: str | None,
+    roots: tuple[str, ...],
+    metrics_host: str | None,
+    metrics_port: int | None,
+) -> None:
+    """Run one worker that explains predictions on request, until Ctrl-C or SIGTERM.
+
+    Start one for each device, on any machines: they share the requests, and another one takes over where one
+    dies. A model is loaded from the artefact that its card names (attributary register), which must lie in
+    one of the folders that are allowed here, in a process of its own with limits.
+
+    \b
+    Examples:
+      attributary ondemand --model-root /srv/models
+      attributary ondemand --model-root /srv/models --device cuda:0 --mixed-precision bfloat16
+      attributary explain --model churn --instance row.json
+    """
+    import asyncio
+
+    from attributary.schemas.errors import ConfigurationError
+    from attributary.service.global_options import current_settings
+    from attributary.service.logs import configure_logging
+    from attributary.service.topics import check_topics
+
+    if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", device):
+        raise ConfigurationError(f"--device is cpu or cuda:N, such as cuda:0; got {device!r}")
+    models: dict[str, Any] = {"mixed_precision": mixed_precision, "roots": roots or None}
+    given: dict[str, Any] = {
+        "metrics_host": metrics_host,
+        "metrics_port": metrics_port,
+        "models": {name: value for name, value in models.items() if value is not None} or None,
+    }
+    settings = current_settings({name: value for name, value in given.items() if value is not None})
+    configure_logging(settings.log_level)
+    asyncio.run(check_topics(settings.connection, settings.topics))
+
+    from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+
+    from attributary.schemas.card import ModelCard
+    from attributary.service.exposition import Exposition
+    from attributary.service.supervisor import READY
+    from attributary.workers.ondemand.metrics import OnDemandMetrics
+    from attributary.workers.ondemand.model_handle import ModelHandle
+    from attributary.workers.ondemand.models import open_model
+    from attributary.workers.ondemand.worker import run_worker
+
+    def opened(card: ModelCard) -> ModelHandle:
+        return open_model(card, settings.models, device)
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    metrics = OnDemandMetrics.build(registry)
+    with Exposition(registry, settings.metrics_host, settings.metrics_port) as exposition:
+
+        def on_ready() -> None:
+            exposition.ready()
+            click.echo(
+                f"{READY} broker {settings.connection.bootstrap} device {device} "
+                f"metrics {exposition.url}"
+            )
+
+        run_worker(
+            settings.connection,
+            settings.topics,
+            settings.ondemand,
+            opened,
+            metrics=metrics,
+            on_ready=on_ready,
+        )
