@@ -91,7 +91,7 @@ def section(results: dict[str, Any]) -> str:
     parts = [
         f"{result['rows']} rows in one call, a tanh network 16-64-64-1 in torch, float32. All but captum get "
         "it as a callable. Default budgets: KernelExplainer 2,080 coalitions of every row of the "
-        "background, PermutationExplainer 10 permutations' worth, Integrated Gradients 50 steps; "
+        "background, PermutationExplainer at most 500, Integrated Gradients 50 steps; "
         "captum's baseline is zero. T-Explainer finds out the model's precision and that it has slopes in "
         f"the same call: {result['model_rows']:,} rows evaluated with a background of "
         f"{max(own)}. Processor time on one core.",
