@@ -464,6 +464,17 @@ class TestTorch:
         with raises(ErrorCode.ARTEFACT_REFUSED, "torchscript", "can run code"):
             load_here(tmp_path / "m.skops")
 
+    def test_mixed_precision_costs_digits(self, torch, tmp_path):
+        from attributary.workers.ondemand.loaders.architectures import Mlp, MlpParameters
+
+        X, _ = _data()
+        parameters = MlpParameters(features=4, hidden=[32], activation="tanh")
+        path = self._save(tmp_path / "m.safetensors", Mlp(parameters), "mlp", parameters)
+        exact = load_here(path).predict(X)
+        mixed = load_here(path, mixed_precision="bfloat16").predict(X)
+        assert mixed.dtype == np.float64
+        assert 1e-6 < np.abs(mixed - exact).max() < 2e-2
+
     def test_a_device_that_is_not_there(self, torch, tmp_path):
         from attributary.workers.ondemand.loaders.architectures import Mlp, MlpParameters
 

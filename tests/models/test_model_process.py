@@ -18,6 +18,7 @@ from command import wait_until
 from models import open_file, raises
 
 from attributary.schemas.explanation import ErrorCode
+from attributary.workers.ondemand import landlock
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -141,7 +142,7 @@ def test_printing_disturbs_nothing(tmp_path, capfd):
         ("wide", ErrorCode.LIMIT_EXCEEDED, "max_outputs"),
         ("other_width", ErrorCode.BAD_OUTPUT, "3 outputs, and with 1 before"),
         ("text", ErrorCode.BAD_OUTPUT, "expected numbers"),
-        ("fill_disk", ErrorCode.MODEL_FAILED, "File too large"),
+        ("flood", ErrorCode.MODEL_FAILED, "File too large"),
     ],
 )
 def test_what_a_model_answers_wrongly_is_an_error_and_it_goes_on(tmp_path, how, code, said):
@@ -150,6 +151,15 @@ def test_what_a_model_answers_wrongly_is_an_error_and_it_goes_on(tmp_path, how, 
         with raises(code, said):
             model(BAD)
         assert model.alive
+        assert _well(model)
+
+
+@pytest.mark.skipif(landlock.version() < landlock.FULL, reason="needs a kernel with Landlock 6")
+@pytest.mark.parametrize("how", ["write", "execute", "connect", "signal"])
+def test_the_kernel_keeps_a_model_from_what_none_needs(tmp_path, how):
+    with _open(tmp_path, how) as model:
+        with raises(ErrorCode.MODEL_FAILED, "PermissionError"):
+            model(BAD)
         assert _well(model)
 
 

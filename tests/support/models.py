@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -34,7 +34,12 @@ def open_file(path: Path, policy: dict[str, Any] | None = None, **artefact: Any)
     return open_model(card_of(path, **artefact), LoadPolicy(roots=(path.parent,), **(policy or {})))
 
 
-def load_here(path: Path, device: str = "cpu", **artefact: Any) -> LoadedModel:
+def load_here(
+    path: Path,
+    device: str = "cpu",
+    mixed_precision: Literal["off", "bfloat16"] = "off",
+    **artefact: Any,
+) -> LoadedModel:
     """Load the file in this process: where only the loader's judgement is in question, and it is safe."""
     card = card_of(path, **artefact)
     assert card.artefact is not None
@@ -51,7 +56,7 @@ def load_here(path: Path, device: str = "cpu", **artefact: Any) -> LoadedModel:
                 names=None,
                 device=device,
                 threads=1,
-                mixed_precision="off",
+                mixed_precision=mixed_precision,
                 skops_trusted=[],
                 unpacked_bytes=policy.artefact_bytes,
                 response_bytes=policy.response_bytes,

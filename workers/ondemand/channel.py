@@ -7,6 +7,7 @@ under its feet.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import socket
@@ -121,7 +122,7 @@ class Area:
 
     def array(self, *shape: int) -> Floats:
         """Return the float64 array at its start, not a copy. ValueError: it is not that large."""
-        count = int(np.prod(shape, dtype=object))
+        count = math.prod(shape)
         if self._map is None or len(self._map) < count * 8:
             # The old mapping goes with the last array that shows it.
             self._map = mmap.mmap(self.descriptor, self.size())

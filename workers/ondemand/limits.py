@@ -6,17 +6,21 @@ import ctypes
 import resource
 import sys
 
+from attributary.workers.ondemand import landlock
+
 _PR_SET_NO_NEW_PRIVS = 38
 #: What the process may write to a file; its own output goes to one, too.
 FILE_BYTES = 16 * 2**20
 _OPEN_FILES = 256
 
 
-def limit_process(memory_bytes: int, *, on_cpu: bool) -> None:
-    """Give up what no model needs: core files, large files, many files, new rights, and memory.
+def limit_process(memory_bytes: int, *, on_cpu: bool, network: bool) -> None:
+    """Give up what no model needs: core files, large files, many files, new rights, and memory; with the
+    kernel's help to write files, run programs, connect (unless ``network``) and signal.
 
     ``on_cpu``: limit the memory that is written to (Linux; elsewhere the worker's watch alone holds). CUDA
-    maps far more than it uses, so on a GPU the worker watches the resident memory only.
+    maps far more than it uses, so on a GPU the worker watches the resident memory only; its driver may write
+    files, too.
     """
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, FILE_BYTES)
@@ -25,6 +29,7 @@ def limit_process(memory_bytes: int, *, on_cpu: bool) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if on_cpu:
             _limit(resource.RLIMIT_DATA, memory_bytes)
+        landlock.give_up(files=on_cpu, network=not network)
 
 
 def limit_cpu(seconds: float) -> None:

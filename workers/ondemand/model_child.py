@@ -67,7 +67,11 @@ class _Child:
     def _load(self, description: dict[str, Any]) -> None:
         source = Source(descriptor=self._artefact, **description["source"])
         limits = description["limits"]
-        limit_process(limits["memory_bytes"], on_cpu=source.device == "cpu")
+        limit_process(
+            limits["memory_bytes"],
+            on_cpu=source.device == "cpu",
+            network=source.format == "server",
+        )
         limit_cpu(limits["load_seconds"] * source.threads)
         self._cpu_seconds = limits["call_seconds"] * source.threads
         model = load(source)

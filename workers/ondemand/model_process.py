@@ -247,6 +247,8 @@ def _environment(threads: int) -> dict[str, str]:
     return {
         **kept,
         "HOME": "/nonexistent",
+        # Torch looks for a folder to write to when it is imported: this one Landlock leaves.
+        "TMPDIR": "/dev/shm",  # noqa: S108
         "OMP_NUM_THREADS": number,
         "OPENBLAS_NUM_THREADS": number,
         "MKL_NUM_THREADS": number,

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import struct
 import sys
 import tempfile
@@ -107,10 +108,22 @@ class Booster:
     def _text(self, X: Any) -> Any:
         return np.array(["yes"] * len(X))
 
-    def _fill_disk(self, X: Any) -> Any:
-        with tempfile.TemporaryFile() as file:
-            for _ in range(64):
-                file.write(bytes(2**20))
+    def _flood(self, X: Any) -> Any:
+        for _ in range(64):
+            os.write(1, bytes(2**20))
+
+    def _write(self, X: Any) -> Any:
+        with tempfile.TemporaryFile(dir=os.path.dirname(__file__)):
+            pass
+
+    def _execute(self, X: Any) -> Any:
+        os.execv(sys.executable, [sys.executable, "-c", "pass"])  # noqa: S606
+
+    def _connect(self, X: Any) -> Any:
+        socket.create_connection(("127.0.0.1", 9)).close()
+
+    def _signal(self, X: Any) -> Any:
+        os.kill(os.getppid(), signal.SIGTERM)
 
     def _environment(self, X: Any) -> Any:
         raise ValueError(" ".join(sorted(os.environ)))

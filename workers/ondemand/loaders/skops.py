@@ -22,6 +22,7 @@ from attributary.workers.ondemand.loaders.optional import without
 from attributary.workers.ondemand.loaders.sniff import open_archive
 
 with without("torch"):
+    import joblib
     import skops.io
     from sklearn.base import BaseEstimator, is_regressor
     from sklearn.ensemble import (
@@ -91,7 +92,9 @@ def load(source: Source) -> LoadedModel:
     odds = (source.link or ("log-odds" if head == "predict_proba" else "identity")) == "log-odds"
 
     def predict(X: Floats) -> npt.NDArray[Any]:
-        Y = np.asarray(function(as_input(X)))
+        # Joblib's own processes would have none of this one's limits.
+        with joblib.parallel_config("threading", n_jobs=source.threads):
+            Y = np.asarray(function(as_input(X)))
         return log_odds(Y) if odds else Y
 
     return LoadedModel(
