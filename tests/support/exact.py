@@ -20,6 +20,7 @@ from attributary.workers.stream.accumulators import Accumulators
 from attributary.workers.stream.epoch import Epoch
 from attributary.workers.stream.layout import Layout
 from attributary.workers.stream.options import IngestOptions
+from attributary.workers.stream.snapshot_state import DriftState
 
 #: What x0 (the row's number), x1 and y are taken about.
 CENTRES = (20, 1, 0)
@@ -126,8 +127,19 @@ class ExactWindow:
 class _NoDrift:
     """Compares nothing: the digests that drift is read from are not kept."""
 
+    changes = 0
+
     def compare(self, *_: object) -> tuple[()]:
         return ()
+
+    def copy(self) -> _NoDrift:
+        return self
+
+    def state(self) -> DriftState:
+        return DriftState({}, {})
+
+    def restore(self, state: DriftState) -> None:
+        assert not state.baselines
 
 
 class ExactAccumulators(Accumulators):

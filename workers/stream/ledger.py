@@ -107,7 +107,7 @@ class SourceLedger:
         ends = {end for _, end in self._spans}
         for block in sorted(self._open):
             manifest = self._open[block]
-            if self._overlaps(manifest):
+            if self.counts(block, manifest.upto):
                 continue
             if block > self._acknowledged and block not in ends:
                 return
@@ -151,7 +151,7 @@ class SourceLedger:
             block
             for block, manifest in self._open.items()
             if (block < self._acknowledged < manifest.upto and not manifest.sealed)
-            or self._overlaps(manifest)
+            or self.counts(block, manifest.upto)
         ]
         for block in cut:
             del self._open[block]
@@ -176,8 +176,9 @@ class SourceLedger:
         pairs = pairwise([(0, self.first), *covered])
         return sum(max(0, right[0] - left[1]) for left, right in pairs)
 
-    def _overlaps(self, manifest: Manifest) -> bool:
-        return any(start < manifest.upto and manifest.block < end for start, end in self._spans)
+    def counts(self, block: int, upto: int) -> bool:
+        """Say whether some of the offsets [block, upto) are in closed blocks, and not to be added again."""
+        return any(start < upto and block < end for start, end in self._spans)
 
     def totals(self, model: str) -> Totals:
         """Return the model's rows over all blocks, open ones as far as they are known."""

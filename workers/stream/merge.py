@@ -139,7 +139,7 @@ class MergePartition:
             else:
                 mine.inherit(theirs)
             for source, ledger in self._sources.items():
-                self._models[name].forget_where(source, ledger.is_closed)
+                self._models[name].forget_where(source, ledger.counts)
 
     @property
     def stale(self) -> bool:
@@ -246,7 +246,9 @@ class MergePartition:
         if epoch is None:
             return False
         ledger = self._sources.get((header.topic, header.partition))
-        if ledger is not None and ledger.is_closed(header.block):
+        if ledger is not None and (
+            ledger.is_closed(header.block) or ledger.counts(header.block, header.upto)
+        ):
             self._superseded[header.model] += 1
             return True
         merge = self._models.get(header.model)
@@ -409,6 +411,9 @@ class MergePartition:
                 for name in held & self._models.keys():
                     self._models[name].close(source, manifest.block)
                 ledger.close(manifest)
+                # Sketches without a manifest of their own, of an owner that was cut off by truncation.
+                for merge in self._models.values():
+                    merge.forget_where(source, ledger.counts)
             elif not lost:
                 in_order = False
             elif not manifest.sealed and len(held) == len(mine) and not waiting:

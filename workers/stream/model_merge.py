@@ -168,11 +168,12 @@ class ModelMerge:
         self._open.take(source, block)
         self.changes += 1
 
-    def forget_where(self, source: SourceKey, closed: Callable[[int], bool]) -> None:
-        """Drop the sketches of the source's blocks that are closed."""
+    def forget_where(self, source: SourceKey, counted: Callable[[int, int], bool]) -> None:
+        """Drop the sketches of the source's blocks [start, end) that are counted, in part or whole."""
         for part in (self._outdated, self._open):
-            for block in [block for block in part.blocks(source) if closed(block)]:
-                self.forget(source, block)
+            for block, upto in part.reaches(source).items():
+                if counted(block, upto):
+                    self.forget(source, block)
 
     def inherit(self, older: ModelMerge) -> None:
         """Go on with the endless views of a merge of the same layout that has read the same records."""

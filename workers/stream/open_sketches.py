@@ -38,9 +38,13 @@ class OpenSketches:
         panes = self._by_source.get(source, {}).pop(block, {})
         return [panes[pane] for pane in sorted(panes)]
 
-    def blocks(self, source: SourceKey) -> list[int]:
-        """Return the source's blocks."""
-        return list(self._by_source.get(source, {}))
+    def reaches(self, source: SourceKey) -> dict[int, int]:
+        """Return the highest offset that a sketch of each of the source's blocks counts up to."""
+        return {
+            block: max(held.header.upto for held in panes.values())
+            for block, panes in self._by_source.get(source, {}).items()
+            if panes
+        }
 
     def block(self, source: SourceKey, block: int) -> dict[int, Held]:
         """Return the block's sketches by pane."""
