@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     accuracy,
     coverage,
+    endtoend,
     explain_speed,
     figures,
     journal,
@@ -29,6 +30,7 @@ SUITES = [
     state.SUITE,
     accuracy.SUITE,
     coverage.SUITE,
+    endtoend.SUITE,
     t_explainer.SUITE,
     explain_speed.SUITE,
     ordshap_calls.SUITE,

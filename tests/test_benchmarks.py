@@ -27,7 +27,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results and the pages of one quick run."""
     path = tmp_path_factory.mktemp("benchmarks")
     done = benchmarks(
-        "--quick", "--no-peers", "--results", path / "results", "--pages", path / "pages"
+        *(suite for suites in PAGES.values() for suite in suites),
+        "--quick",
+        "--no-peers",
+        "--results",
+        path / "results",
+        "--pages",
+        path / "pages",
     )
     assert done.returncode == 0, done.stderr
     return path
@@ -155,3 +161,26 @@ def test_the_pages_are_what_the_results_say(tmp_path: Path) -> None:
         assert written == (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
         for figure in re.findall(r"\]\((figures/[^)]+)\)", written):
             assert (ROOT / "docs" / figure).is_file()
+
+
+@pytest.mark.integration
+def test_the_whole_way_is_measured_and_its_floors_are_told() -> None:
+    code = (
+        "import json\n"
+        "from benchmarks import endtoend as e\n"
+        "from benchmarks.suite import Options\n"
+        "e._ROWS['json'] = 120_000\n"
+        "found = e.throughput('embedded', 'json', 1, Options(quick=True))\n"
+        "pages = [e.section({'e': {**found, 'rows': n, 'seconds': 10}}) for n in (10**6, 10**5)]\n"
+        "print(json.dumps([found, *pages]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found, fast, slow = json.loads(done.stdout)
+    assert 0 < found["rows"] < 20_000
+    assert 0 < found["cpu_seconds"] < 1.2 * found["seconds"]
+    assert 50 * 2**20 < found["rss"] < 2 * 2**30
+    assert "| embedded | at least 15,000 | 100,000 | yes |" in fast
+    assert "| 10,000 | **no** |" in slow
