@@ -16,10 +16,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from attributary.schemas.arrow_frames import compressed
 from attributary.schemas.errors import Reason, RejectedError
-from attributary.schemas.row import MAX_WEIGHT, MIN_WEIGHT, model_name
+from attributary.schemas.row import (
+    MAX_WEIGHT,
+    MIN_WEIGHT,
+    check_category,
+    check_names,
+    model_name,
+)
 
 ARROW_CONTENT = "application/vnd.apache.arrow.stream"
 CONTINUATION = b"\xff\xff\xff\xff"
@@ -109,15 +116,32 @@ def _rows(table: Any, model: str | None, max_rows: int) -> ArrowRows:
         raise RejectedError(Reason.WRONG_TYPE, "the Arrow stream names a column twice")
     outputs = _output_names(metadata, table)
     reserved = {ID, TIME, WEIGHT, *outputs}
+    features = {name: table[name] for name in table.column_names if name not in reserved}
+    check_names([*features, *outputs])
+    for column in features.values():
+        check_category(_longest(column))
     return ArrowRows(
         model=model_name(named),
         rows=table.num_rows,
-        features={name: table[name] for name in table.column_names if name not in reserved},
+        features=features,
         outputs={name: numbers(table[name], name) for name in outputs},
         ids=_ids(table),
         time=_time(table),
         weight=_weight(table),
     )
+
+
+def _longest(column: Any) -> int:
+    """Return the characters of the longest text in a column, 0 where it holds no text."""
+    if pa.types.is_dictionary(column.type):
+        column = pa.chunked_array(
+            [part.dictionary for part in column.chunks], column.type.value_type
+        )
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return 0
+    return pc.max(pc.utf8_length(column)).as_py() or 0
 
 
 def take_arrow_rows(data: bytes, rows: Sequence[int]) -> bytes:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from attributary.schemas.message import Message
+from attributary.schemas.row import MAX_NAME
 
 ModelName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 PositiveSeconds = Annotated[float, Field(ge=0.001, le=10 * 366 * 86400)]
@@ -20,7 +21,7 @@ class _Part(BaseModel):
 class Feature(_Part):
     """One feature as rows name it. A categorical becomes one 0/1 column per level, grouped."""
 
-    name: Annotated[str, Field(min_length=1, max_length=500)]
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     kind: Literal["numeric", "categorical", "token"] = "numeric"
     group: str | None = Field(default=None, description="Block that this feature belongs to.")
     levels: list[str] | None = Field(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -25,6 +26,8 @@ CONTENT_HEADER = "content-type"
 
 #: Squares of weights are summed in float32 on the way to merge.
 MIN_WEIGHT, MAX_WEIGHT = 1e-12, 1e12
+#: Characters of a feature's, an output's and a category's name: all of a model's stand in its grid.
+MAX_NAME = 500
 
 FeatureValue = float | bool | str | None
 _FRACTION = re.compile(r"\.([0-9]+)")
@@ -144,6 +147,8 @@ def _decode_one(part: bytes, model: str | None, shapes: Shapes | None) -> Row:
         row = _decode_any(part)
         if b"\\u" in part:
             _refuse_surrogates(row)
+        if len(part) > MAX_NAME or b'""' in part:
+            _check_names(row)
         if shapes is not None:
             shapes.learn(part, model, row)
     if row.schema is not None and row.schema != SCHEMA:
@@ -165,6 +170,34 @@ def _decode_any(part: bytes) -> Row:
         raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
     except msgspec.DecodeError:
         return _convert(_lenient(part))
+
+
+def _check_names(row: Row) -> None:
+    check_names(row.features)
+    if isinstance(row.outputs, dict):
+        check_names(row.outputs)
+    if longest := max((len(v) for v in row.features.values() if isinstance(v, str)), default=0):
+        check_category(longest)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise RejectedError where a name of a feature or output is empty or too long to be kept."""
+    for name in names:
+        if not 0 < len(name) <= MAX_NAME:
+            raise RejectedError(
+                Reason.WRONG_TYPE,
+                f"names of features and outputs have 1 to {MAX_NAME} characters, got {name!r:.60}",
+            )
+
+
+def check_category(longest: int) -> None:
+    """Raise RejectedError where the longest text among a row's values is too long for a category's name."""
+    if longest > MAX_NAME:
+        raise RejectedError(
+            Reason.WRONG_TYPE,
+            f"a feature that is text is a category's name of at most {MAX_NAME} characters, "
+            f"got one of {longest}",
+        )
 
 
 def _refuse_surrogates(row: Row) -> None:

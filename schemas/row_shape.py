@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
-from attributary.schemas.row import FeatureValue, Row
+from attributary.schemas.row import MAX_NAME, FeatureValue, Row
 
 # A struct takes a millisecond to build: names must have come so often before, and kinds may change so often.
 _LEARNT_AFTER, _REBUILT = 8, 3
@@ -99,9 +99,13 @@ class RowShapes:
                 _encoder.encode(row)  # half of a surrogate pair ends here
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return None
+        if isinstance(row.outputs, dict) and not all(0 < len(n) <= MAX_NAME for n in row.outputs):
+            return None
         learnt.missed = 0
         shape, values = learnt.shape, astuple(row.features)
         if shape.texts:
+            if any(isinstance(value, str) and len(value) > MAX_NAME for value in values):
+                return None
             content: Any = values
         else:
             try:

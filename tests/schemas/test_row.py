@@ -19,12 +19,13 @@ from attributary.schemas.row import (
     model_name,
 )
 
-NAMES = st.text(st.characters(codec="utf-8"), max_size=20)
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 ROWS = st.builds(
     Row,
     features=st.dictionaries(
-        NAMES, st.one_of(NUMBERS, st.booleans(), NAMES, st.none()), max_size=6
+        NAMES, st.one_of(NUMBERS, st.booleans(), TEXTS, st.none()), max_size=6
     ),
     outputs=st.one_of(
         NUMBERS,
@@ -32,7 +33,7 @@ ROWS = st.builds(
         st.dictionaries(NAMES, st.one_of(NUMBERS, st.none()), max_size=4),
     ),
     model=st.one_of(st.none(), st.from_regex(r"[\x21-\x7e]{1,30}", fullmatch=True)),
-    id=st.one_of(st.none(), NAMES, st.integers(-(2**63), 2**64 - 1)),
+    id=st.one_of(st.none(), TEXTS, st.integers(-(2**63), 2**64 - 1)),
     weight=st.floats(min_value=1e-9, max_value=1e9),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from streams import arrow, card, epoch, record
 
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.row import Row
+from attributary.schemas.row_shape import RowShapes
 from attributary.workers.stream.block import Block
 from attributary.workers.stream.decode import Decoded, decode
 from attributary.workers.stream.options import IngestOptions
@@ -176,3 +178,52 @@ def test_fuzzed_messages_end_in_rows_or_one_reason() -> None:
             read += 1
     assert read > 100
     assert refused > 300
+
+
+_LONG = "x" * 501
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"features": {_LONG: 1}, "outputs": 1},
+        {"features": {"": 1, "a": 1}, "outputs": 1},
+        {"features": {"a": _LONG}, "outputs": 1},
+        {"features": {"a": 1}, "outputs": {_LONG: 1}},
+        {"features": {"a": 1}, "outputs": {"": 1}},
+    ],
+)
+def test_a_row_with_a_name_that_no_grid_can_hold_is_refused_alone(row: dict[str, Any]) -> None:
+    """A model's first rows make its columns: one such name must not end the worker, nor cost the others."""
+    good: dict[str, Any] = {
+        "features": {"a": 1.0, "b": 2.0, "c": 3.0, "d": "x" * 500},
+        "outputs": {"y": 1},
+    }
+    shapes, options = RowShapes(), IngestOptions()
+    for each in [good] * 20:
+        decode(record(json.dumps([{"model": "m", **each}]).encode()), options, shapes)
+    rows = [{"model": "m", **each} for each in (good, {**good, **row}, good)]
+    rows.append({**rows[1], "features": {**good["features"], **row["features"]}})
+    found = decode(record(json.dumps(rows).encode()), options, shapes)
+    assert [entry.index for _, entry in found.staged] == [0, 2]
+    assert [(error.index, error.reason) for error in found.errors] == [
+        (1, Reason.WRONG_TYPE),
+        (3, Reason.WRONG_TYPE),
+    ]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {_LONG: [1.0], "y": [1.0]},
+        {"": [1.0], "y": [1.0]},
+        {"a": [_LONG], "y": [1.0]},
+        {"a": pa.array([_LONG]).dictionary_encode(), "y": [1.0]},
+        {"a": pa.array([_LONG], pa.string_view()), "y": [1.0]},
+    ],
+)
+def test_an_arrow_message_with_such_a_name_is_refused(columns: dict[str, Any]) -> None:
+    with pytest.raises(RejectedError) as error:
+        decode(record(arrow(columns)), OPTIONS)
+    assert error.value.reason == Reason.WRONG_TYPE
+    assert len(str(error.value)) < 300
