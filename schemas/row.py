@@ -37,7 +37,8 @@ _MODEL_NAME = re.compile(r"[\x21-\x7e]{1,200}")
 class Row(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One row: what the model saw and what it said.
 
-    ``features`` maps names to numbers, booleans, category names or null (missing). ``outputs`` is one
+    ``features`` maps names to numbers, booleans, category names or null (missing); names have 1 to 500
+    characters. ``outputs`` is one
     number, a list in the card's order, or a mapping by name: regression values, margins or logits.
     ``time`` is when it happened (RFC 3339, or seconds since the epoch; default: when the broker took it).
     ``id`` identifies the row to samplers (default: where it lies in the topic). ``weight``: 1e-12 to 1e12.
