@@ -81,6 +81,15 @@ def test_a_process_that_ends_or_hangs_while_it_loads_is_an_error(tmp_path):
         _open(tmp_path, "sleep_on_load", load_seconds=2)
 
 
+def test_a_library_that_is_not_installed_names_the_extra_that_has_it(tmp_path, monkeypatch):
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "xgboost.py").write_text("raise ModuleNotFoundError('no', name='xgboost')")
+    monkeypatch.syspath_prepend(str(library))
+    with raises(ErrorCode.MODEL_NOT_LOADABLE, "needs xgboost", "'attributary[ondemand]'"):
+        _open(tmp_path, "exit")
+
+
 @pytest.mark.parametrize("how", ["forged", "noise"])
 def test_a_process_that_breaks_the_protocol_is_ended(tmp_path, how):
     with _open(tmp_path, how) as model:
