@@ -56,9 +56,22 @@ class ArrowRows:
     rows: int
     features: Mapping[str, Any]
     outputs: dict[str, Numbers]
-    ids: list[bytes] | None
+    ids: list[bytes | None] | None
     time: npt.NDArray[np.int64] | None
     weight: Numbers | None
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> ArrowRows:
+        """Return the rows that a mask (rows,) chooses."""
+        mask = pa.array(chosen)
+        return ArrowRows(
+            model=self.model,
+            rows=int(chosen.sum()),
+            features={name: column.filter(mask) for name, column in self.features.items()},
+            outputs={name: values[chosen] for name, values in self.outputs.items()},
+            ids=None if self.ids is None else [self.ids[i] for i in np.flatnonzero(chosen)],
+            time=None if self.time is None else self.time[chosen],
+            weight=None if self.weight is None else self.weight[chosen],
+        )
 
 
 def encode_arrow_rows(model: str, columns: Mapping[str, Any], outputs: Sequence[str]) -> bytes:
@@ -224,10 +237,10 @@ def _output_names(metadata: Mapping[bytes, bytes], table: Any) -> list[str]:
     return outputs
 
 
-def _ids(table: Any) -> list[bytes] | None:
+def _ids(table: Any) -> list[bytes | None] | None:
     if ID not in table.column_names:
         return None
-    return [str(value).encode() for value in plain(table[ID], ID)]
+    return [None if value is None else str(value).encode() for value in plain(table[ID], ID)]
 
 
 def _time(table: Any) -> npt.NDArray[np.int64] | None:

@@ -154,8 +154,8 @@ def _arrow_items(record: ConsumerRecord, value: bytes, model: str | None) -> Ite
             "features": {name: values[index] for name, values in features.items()},
             "outputs": {name: float(values[index]) for name, values in rows.outputs.items()},
         }
-        if rows.ids is not None:
-            fields["id"] = rows.ids[index].decode("utf-8", "replace")
+        if rows.ids is not None and (given := rows.ids[index]) is not None:
+            fields["id"] = given.decode("utf-8", "replace")
         if rows.time is not None:
             fields["time"] = int(rows.time[index]) / 1000
         if rows.weight is not None:

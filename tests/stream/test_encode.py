@@ -16,6 +16,7 @@ from attributary.workers.maths.sample import hash_ids
 from attributary.workers.stream.decode import Record, Staged, decode
 from attributary.workers.stream.encode import Batch, Refusal, TimeRule, encode, refuse_all
 from attributary.workers.stream.options import IngestOptions
+from attributary.workers.stream.row_hashes import row_hashes
 
 LAYOUT = layout(card("a"))
 FUTURE = 3600.0
@@ -117,9 +118,10 @@ def test_ids_are_hashed_where_rows_are_sampled_and_places_stand_in() -> None:
     rows = (_row(5, id="r1"), _row(6, id=17), _row(7, index=2), _row(8, id="\ud800"))
     (batch,) = _encode(*rows, place="rows/3")
     assert isinstance(batch, Batch)
-    expected = hash_ids([b"r1", b"17", b"rows/3/7/2", "\ud800".encode("utf-8", "surrogatepass")])
+    expected = hash_ids([b"r1", b"17", "\ud800".encode("utf-8", "surrogatepass")])
     assert batch.hashes is not None
-    np.testing.assert_array_equal(batch.hashes, expected)
+    np.testing.assert_array_equal(batch.hashes[[0, 1, 3]], expected)
+    assert batch.hashes[2] == row_hashes("rows/3", [7], [2], None)[0]
     (without,) = _encode(*rows)
     assert isinstance(without, Batch)
     assert without.hashes is None
@@ -127,6 +129,7 @@ def test_ids_are_hashed_where_rows_are_sampled_and_places_stand_in() -> None:
     assert isinstance(sent, Batch)
     assert sent.hashes is not None
     assert sent.hashes[0] == hash_ids([b"x"])[0]
+    assert sent.hashes[1] == row_hashes("rows/3", [9], [1], None)[0]
 
 
 def test_refused_rows_of_one_record_make_one_refusal() -> None:

@@ -7,9 +7,10 @@ whoever processes a block, and however its records were polled, its final sketch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from attributary.schemas.dead_letter import DeadLetter
@@ -18,10 +19,12 @@ from attributary.schemas.manifest import Manifest, ModelCount
 from attributary.schemas.row import RowError, Shapes
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.pane import PaneSketch
+from attributary.workers.maths.sample import in_fraction
 from attributary.workers.stream.accumulators import SKETCHES, Accumulators
 from attributary.workers.stream.decode import Record, Staged, decode
-from attributary.workers.stream.encode import Batch, Refusal, TimeRule, encode, refusal
+from attributary.workers.stream.encode import Batch, Mask, Refusal, TimeRule, encode, refusal
 from attributary.workers.stream.epoch import Epoch
+from attributary.workers.stream.lightweight import FULL, Counting
 from attributary.workers.stream.options import IngestOptions
 
 UNKNOWN_MODEL = ""
@@ -29,11 +32,17 @@ UNKNOWN_MODEL = ""
 
 @dataclass
 class PaneState:
-    """One pane of one model in one block; ``sent`` is how many of its rows are acknowledged."""
+    """One pane of one model in one block; ``sent`` is how many of its rows are acknowledged.
+
+    ``thinned`` of the rows are not in the sketch; ``twin`` is a light sketch beside a full one.
+    """
 
     sketch: PaneSketch
+    twin: PaneSketch | None = None
     rows: int = 0
+    thinned: int = 0
     sent: int = 0
+    sent_thinned: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class Rejection:
 class ModelBlock:
     """One model's rows in one block. Without an epoch, rows wait in ``staged``."""
 
+    counting: Counting
     epoch: Epoch | None = None
     staged: list[Staged] = field(default_factory=list)
     panes: dict[int, PaneState] = field(default_factory=dict)
@@ -72,23 +82,29 @@ class ModelBlock:
         """Count usable rows in their panes."""
         assert self.epoch is not None  # noqa: S101
         width = self.epoch.record.pane_ms
-        panes = batch.times // width * width
-        found = np.unique(panes).tolist()
+        panes, left_out = (times // width * width for times in (batch.times, batch.left_out))
+        found = np.union1d(panes, left_out).tolist()
         for pane in found:
             state = self.panes.get(pane)
             if state is None:
-                state = self.panes[pane] = PaneState(accumulators.pane(self.epoch))
+                light = self.counting.calibration is not None
+                state = self.panes[pane] = PaneState(
+                    accumulators.pane(self.epoch), accumulators.pane(self.epoch) if light else None
+                )
             chosen = panes == pane if len(found) > 1 else slice(None)
-            state.sketch.update(
-                batch.X[chosen],
-                batch.Y[chosen],
-                None if batch.weight is None else batch.weight[chosen],
-                hashes=None if batch.hashes is None else batch.hashes[chosen],
-                event_times=batch.times[chosen],
-            )
-            state.rows += len(batch.times[chosen])
-        highest = int(batch.times.max())
+            self._sketch(state, batch, chosen)
+            thinned = int((left_out == pane).sum())
+            state.thinned += thinned
+            state.rows += len(batch.times[chosen]) + thinned
+        highest = max(int(times.max(initial=found[0])) for times in (batch.times, batch.left_out))
         self.event_time = highest if self.event_time is None else max(highest, self.event_time)
+
+    def _sketch(self, state: PaneState, batch: Batch, chosen: Mask | slice) -> None:
+        part = batch.part(chosen)
+        _update(state.sketch, part)
+        if state.twin is not None:
+            assert part.hashes is not None and self.counting.calibration is not None  # noqa: S101, PT018
+            _update(state.twin, part.part(in_fraction(part.hashes, self.counting.calibration)))
 
 
 @dataclass
@@ -102,6 +118,8 @@ class Block:
     first_timestamp: int
     previous: int | None
     upto: int
+    #: How a model's rows are sketched, from the block's first row of it to the last.
+    counting: Callable[[str], Counting]
     accumulators: Accumulators = SKETCHES
     shapes: Shapes | None = None
     lost: int = 0
@@ -124,6 +142,11 @@ class Block:
             and self.size < self.options.block_bytes
         )
 
+    def _model(self, name: str) -> ModelBlock:
+        if name not in self.models:
+            self.models[name] = ModelBlock(self.counting(name))
+        return self.models[name]
+
     def add(self, record: Record) -> None:
         """Decode the record and stage its rows."""
         self.upto = record.offset + 1
@@ -144,7 +167,7 @@ class Block:
                 refused = range(staged.index, staged.index + staged.rows)
                 errors += [RowError(index, Reason.TOO_MANY_MODELS, text) for index in refused]
                 continue
-            self.models[name] = ModelBlock(staged=[staged])
+            self._model(name).staged.append(staged)
         if errors:
             errors.sort(key=lambda error: error.index)
             self.refuse(UNKNOWN_MODEL, refusal(record, errors))
@@ -156,9 +179,10 @@ class Block:
         if model.epoch is None:
             return
         staged, model.staged = model.staged, []
-        place = f"{self.topic}/{self.partition}" if model.epoch.record.samples else None
+        hashed = bool(model.epoch.record.samples) or model.counting != FULL
+        place = f"{self.topic}/{self.partition}" if hashed else None
         rule = model.time_rule(self.options)
-        for part in encode(staged, model.epoch.layout, rule, place):
+        for part in encode(staged, model.epoch.layout, rule, place, model.counting.fraction):
             if isinstance(part, Batch):
                 model.add(part, self.accumulators)
             else:
@@ -166,7 +190,7 @@ class Block:
 
     def refuse(self, name: str, refused: Refusal) -> None:
         """Count rejected rows, and keep one dead letter for their record."""
-        rejected = self.models.setdefault(name, ModelBlock()).rejected
+        rejected = self._model(name).rejected
         if refused.errors:
             rejected.update(error.reason.value for error in refused.errors)
         else:
@@ -183,9 +207,12 @@ class Block:
         )
         self.rejections.append(Rejection(letter, refused.record, name, refused.rows))
 
-    def header(self, name: str, pane: int, epoch: Epoch, rows: int) -> SketchHeader:
-        """Return what the sketch of a pane says of itself now."""
-        return SketchHeader(
+    def sketches(
+        self, name: str, pane: int, state: PaneState, epoch: Epoch
+    ) -> Iterator[tuple[SketchHeader, bytes]]:
+        """Yield the sketch of a pane as it is now, and its light twin where it has one."""
+        counting = self.models[name].counting
+        header = SketchHeader(
             model=name,
             topic=self.topic,
             partition=self.partition,
@@ -193,9 +220,15 @@ class Block:
             pane=pane,
             epoch=epoch.record.epoch,
             upto=self.upto,
-            rows=rows,
+            rows=state.rows,
             final=self.finished,
+            fraction=counting.fraction,
+            thinned=state.thinned,
         )
+        yield header, state.sketch.to_bytes()
+        if state.twin is not None and counting.calibration is not None:
+            light = {"fraction": counting.calibration, "thinned": state.rows - state.twin.rows}
+            yield msgspec.structs.replace(header, twin=True, **light), state.twin.to_bytes()
 
     def manifest(self, partitions: int, acknowledged: int, end_offset: int) -> Manifest:
         """Return what the block's rows became so far."""
@@ -217,10 +250,17 @@ class Block:
                     waiting=model.waiting,
                     event_time=model.event_time,
                     epoch=None if model.epoch is None else model.epoch.record.epoch,
+                    fraction=model.counting.fraction,
+                    thinned=sum(state.thinned for state in model.panes.values()),
+                    calibration=model.counting.calibration,
                 )
                 for name, model in self.models.items()
             },
         )
+
+
+def _update(sketch: PaneSketch, rows: Batch) -> None:
+    sketch.update(rows.X, rows.Y, rows.weight, hashes=rows.hashes, event_times=rows.times)
 
 
 def staged_of(blocks: Sequence[Block], model: str) -> list[Staged]:

@@ -12,21 +12,40 @@ import numpy.typing as npt
 from attributary.schemas.arrow import ArrowRows
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.row import Row, RowError, event_time_ms
-from attributary.workers.maths.sample import hash_ids
+from attributary.workers.maths.sample import HashArray, in_fraction
 from attributary.workers.stream.decode import Record, Staged
-from attributary.workers.stream.layout import Floats, Layout
+from attributary.workers.stream.layout import Encoded, Floats, Layout
+from attributary.workers.stream.row_hashes import row_hashes
+
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Batch:
     """Usable rows in order: X (n, columns), Y (n, outputs), weight (n,) or None where all are 1,
-    event times in milliseconds (n,), and hashes of the row ids (n,) where they are asked for."""
+    event times in milliseconds (n,), and hashes of the row ids (n,) where they are asked for.
+
+    ``left_out`` are the event times of usable rows that are not among them: counted, and not sketched.
+    """
 
     X: Floats
     Y: Floats
     weight: Floats | None
-    times: npt.NDArray[np.int64]
-    hashes: npt.NDArray[np.uint64] | None
+    times: Integers
+    hashes: HashArray | None
+    left_out: Integers
+
+    def part(self, rows: Mask | slice) -> Batch:
+        """Return some of the rows that are in the arrays, and nothing left out."""
+        return Batch(
+            self.X[rows],
+            self.Y[rows],
+            None if self.weight is None else self.weight[rows],
+            self.times[rows],
+            None if self.hashes is None else self.hashes[rows],
+            self.left_out[:0],
+        )
 
 
 @dataclass(frozen=True)
@@ -104,32 +123,43 @@ class TimeRule:
 
 
 def encode(
-    staged: Sequence[Staged], layout: Layout, rule: TimeRule, place: str | None
+    staged: Sequence[Staged],
+    layout: Layout,
+    rule: TimeRule,
+    place: str | None,
+    fraction: float = 1.0,
 ) -> Iterator[Batch | Refusal]:
     """Yield the rows as arrays in order.
 
-    ``place`` (topic/partition) names rows without an id; None: row ids are not hashed.
+    ``place`` (topic/partition) names rows without an id; None: row ids are not hashed. A ``fraction`` below 1
+    is the share of the rows, by their hashes, that becomes arrays; all are checked.
     """
     for is_row, run in groupby(staged, lambda entry: isinstance(entry.content, Row)):
         if is_row:
-            yield from _encode_rows(list(run), layout, rule, place)
+            yield from _encode_rows(list(run), layout, rule, place, fraction)
         else:
             for entry in run:
-                yield from _encode_arrow(entry, layout, rule, place)
+                yield from _encode_arrow(entry, layout, rule, place, fraction)
 
 
 def _encode_rows(
-    staged: list[Staged], layout: Layout, rule: TimeRule, place: str | None
+    staged: list[Staged], layout: Layout, rule: TimeRule, place: str | None, fraction: float
 ) -> Iterator[Batch | Refusal]:
     rows = [entry.content for entry in staged if isinstance(entry.content, Row)]
-    encoded = layout.encode(rows)
+    hashes = None
+    if place is not None:
+        offsets = [entry.record.offset for entry in staged]
+        indices = [entry.index for entry in staged]
+        hashes = row_hashes(place, offsets, indices, [_row_id(row) for row in rows])
+    chosen = _chosen(hashes, fraction)
+    encoded = layout.encode(rows, chosen)
     errors = list(encoded.errors)
     times, usable = _times(staged, rows, encoded.kept, rule, errors)
     if usable.any():
-        hashes = None
-        if place is not None:
-            hashes = hash_ids([_row_id(rows[i], staged[i], place) for i in encoded.kept])
-        yield _batch(encoded.X, encoded.Y, encoded.weight, times, hashes, usable)
+        if hashes is not None:
+            hashes = hashes[encoded.kept]
+        held = None if chosen is None else chosen[encoded.kept]
+        yield _batch(encoded, times, hashes, usable, held)
     errors.sort(key=lambda error: error.index)
     for _, found in groupby(errors, lambda error: staged[error.index].record.offset):
         within = list(found)
@@ -161,12 +191,17 @@ def _times(
 
 
 def _encode_arrow(
-    entry: Staged, layout: Layout, rule: TimeRule, place: str | None
+    entry: Staged, layout: Layout, rule: TimeRule, place: str | None, fraction: float
 ) -> Iterator[Batch | Refusal]:
     record, rows = entry.record, entry.content
     assert isinstance(rows, ArrowRows)  # noqa: S101
+    hashes = None
+    if place is not None:
+        offsets = np.full(rows.rows, record.offset)
+        hashes = row_hashes(place, offsets, np.arange(rows.rows), rows.ids)
+    chosen = _chosen(hashes, fraction)
     try:
-        encoded = layout.encode_arrow(rows)
+        encoded = layout.encode_arrow(rows if chosen is None else rows.only(chosen))
     except RejectedError as error:
         yield Refusal(record, rows.rows, error.reason, str(error))
         return
@@ -175,13 +210,17 @@ def _encode_arrow(
         times = np.full(rows.rows, record.timestamp, dtype=np.int64)
     usable, errors = rule.check_all(times, record)
     if usable.any():
-        hashes = None
-        if place is not None:
-            ids = rows.ids or [_place(place, record, index) for index in range(rows.rows)]
-            hashes = hash_ids(ids)
-        yield _batch(encoded.X, encoded.Y, encoded.weight, times, hashes, usable)
+        yield _batch(encoded, times, hashes, usable, chosen)
     if errors:
         yield refusal(record, errors)
+
+
+def _chosen(hashes: HashArray | None, fraction: float) -> Mask | None:
+    if fraction == 1:
+        return None
+    if hashes is None:
+        raise ValueError("a fraction of the rows is chosen by their hashes: name their place")
+    return in_fraction(hashes, fraction)
 
 
 def refuse_all(staged: Sequence[Staged], reason: Reason, message: str) -> Iterator[Refusal]:
@@ -201,29 +240,17 @@ def refusal(record: Record, errors: Sequence[RowError]) -> Refusal:
 
 
 def _batch(
-    X: Floats,
-    Y: Floats,
-    weight: Floats | None,
-    times: npt.NDArray[np.int64],
-    hashes: npt.NDArray[np.uint64] | None,
-    usable: npt.NDArray[np.bool_],
+    encoded: Encoded, times: Integers, hashes: HashArray | None, usable: Mask, held: Mask | None
 ) -> Batch:
-    if usable.all():
-        return Batch(X, Y, weight, times, hashes)
-    return Batch(
-        X[usable],
-        Y[usable],
-        None if weight is None else weight[usable],
-        times[usable],
-        None if hashes is None else hashes[usable],
-    )
+    """Return the usable rows; ``held`` says which of all rows are in the arrays, None: all are."""
+    kept = usable if held is None else usable & held
+    left_out = times[usable & ~kept]
+    within = kept if held is None else usable[held]
+    X, Y, weight = encoded.X, encoded.Y, encoded.weight
+    if not within.all():
+        X, Y, weight = X[within], Y[within], None if weight is None else weight[within]
+    return Batch(X, Y, weight, times[kept], None if hashes is None else hashes[kept], left_out)
 
 
-def _row_id(row: Row, staged: Staged, place: str) -> bytes:
-    if row.id is not None:
-        return str(row.id).encode("utf-8", "surrogatepass")
-    return _place(place, staged.record, staged.index)
-
-
-def _place(place: str, record: Record, index: int) -> bytes:
-    return f"{place}/{record.offset}/{index}".encode()
+def _row_id(row: Row) -> bytes | None:
+    return None if row.id is None else str(row.id).encode("utf-8", "surrogatepass")

@@ -8,7 +8,7 @@ replays at most the open blocks, and a replay overwrites instead of adding.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from attributary.workers.stream.block import Block, PaneState, Rejection, staged
 from attributary.workers.stream.decode import Record, Staged
 from attributary.workers.stream.encode import Refusal
 from attributary.workers.stream.epoch import Epoch, propose_first
+from attributary.workers.stream.lightweight import FULL, Counting, counting
 from attributary.workers.stream.options import IngestOptions
 
 
@@ -55,7 +56,9 @@ class Flush:
     commit: int | None
     #: Rows of each model that are in a sketch for the first time.
     accepted: Counter[str]
-    sent: list[tuple[PaneState, int]]
+    #: Of these, rows that the sketch leaves out.
+    thinned: Counter[str]
+    sent: list[tuple[PaneState, int, int]]
     rejected: list[tuple[Block, int]]
     finished: int
 
@@ -64,7 +67,8 @@ class PartitionIngest:
     """One source partition, read from ``position``, the start of a block.
 
     ``now`` is monotonic seconds, used only to wait for first rows. ``lost``: how many offsets right before
-    ``position`` the log has dropped before anybody read them.
+    ``position`` the log has dropped before anybody read them. ``counted_as`` (model, block) says how the rows
+    were sketched before; without it the options and the partition's lag decide.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class PartitionIngest:
         partitions: int = 1,
         accumulators: Accumulators = SKETCHES,
         lost: int = 0,
+        counted_as: Callable[[str, int], Counting] | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -89,22 +94,27 @@ class PartitionIngest:
         self._catalogue = catalogue
         self._options = options
         self._accumulators = accumulators
+        self._counted_as = counted_as
+        #: How the newest block's rows are sketched.
+        self.sketched = FULL
         self._blocks: deque[Block] = deque()
         self._shapes = RowShapes()
         self._waiting_since: dict[str, float] = {}
         self._renewals: list[GridRecord] = []
 
-    def add(self, records: Sequence[Record], now: float, log_start: int = 0) -> int:
+    def add(
+        self, records: Sequence[Record], now: float, log_start: int = 0, *, end_offset: int = 0
+    ) -> int:
         """Take the partition's next records, in offset order; return how many offsets before them are lost.
 
         ``log_start``: where the log began after these were read, needed where they do not begin at
-        ``expected``.
+        ``expected``. ``end_offset``: where it ended.
         """
         lost = self.skip(records[0].offset, log_start) if records else 0
         for record in records:
             block = self._blocks[-1] if self._blocks else None
             if block is None or block.sealed or not block.holds(record):
-                self._open(record)
+                self._open(record, end_offset)
             self._blocks[-1].add(record)
         self.count(now)
         return lost
@@ -174,17 +184,18 @@ class PartitionIngest:
     def flush(self, end_offset: int) -> Flush:
         """Return all that is not acknowledged yet; pass it to ``acknowledged`` once it is."""
         sketches: list[tuple[SketchHeader, bytes]] = []
-        sent: list[tuple[PaneState, int]] = []
+        sent: list[tuple[PaneState, int, int]] = []
         accepted: Counter[str] = Counter()
+        thinned: Counter[str] = Counter()
         for block in self._blocks:
             for name, model in block.models.items():
                 for pane, state in model.panes.items():
                     changed = state.rows > state.sent or block.finished
                     if changed and model.epoch is not None:
-                        header = block.header(name, pane, model.epoch, state.rows)
-                        sketches.append((header, state.sketch.to_bytes()))
-                        sent.append((state, state.rows))
+                        sketches += block.sketches(name, pane, state, model.epoch)
+                        sent.append((state, state.rows, state.thinned))
                         accepted[name] += state.rows - state.sent
+                        thinned[name] += state.thinned - state.sent_thinned
         finished = 0
         while finished < len(self._blocks) and self._blocks[finished].finished:
             finished += 1
@@ -198,6 +209,7 @@ class PartitionIngest:
             or [self._heartbeat(end_offset)],
             commit=self._commit(finished),
             accepted=accepted,
+            thinned=thinned,
             sent=sent,
             rejected=[(block, len(block.rejections)) for block in self._blocks],
             finished=finished,
@@ -207,8 +219,8 @@ class PartitionIngest:
         """Forget what ``flush`` carried: the broker holds it now."""
         if flush.commit is not None:
             self._acknowledged = flush.commit
-        for state, rows in flush.sent:
-            state.sent = rows
+        for state, rows, thinned in flush.sent:
+            state.sent, state.sent_thinned = rows, thinned
         for block, count in flush.rejected:
             del block.rejections[:count]
         for _ in range(flush.finished):
@@ -227,7 +239,7 @@ class PartitionIngest:
             end_offset=end_offset,
         )
 
-    def _open(self, record: Record) -> None:
+    def _open(self, record: Record, end_offset: int) -> None:
         previous = None
         if self._blocks and not self._blocks[-1].sealed:
             block = self._blocks[-1]
@@ -247,6 +259,7 @@ class PartitionIngest:
                 accumulators=self._accumulators,
                 shapes=self._shapes,
                 lost=self._lost,
+                counting=self._counting(record.offset, end_offset),
             )
         )
         self._lost = 0
@@ -260,6 +273,12 @@ class PartitionIngest:
         if not self._blocks:
             return None
         return self._blocks[finished].first if finished < len(self._blocks) else self._position
+
+    def _counting(self, block: int, end_offset: int) -> Callable[[str], Counting]:
+        if (counted_as := self._counted_as) is not None:
+            return lambda model: counted_as(model, block)
+        chosen = self.sketched = counting(self._options, block, end_offset - block)
+        return lambda model: chosen
 
     def _count_block(self, block: Block) -> None:
         for name, model in list(block.models.items()):

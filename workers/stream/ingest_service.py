@@ -125,11 +125,12 @@ class IngestService(GroupService):
                     core, partition, records[0].offset
                 )
             taken = [record_of(record) for record in records]
-            self._lost(partition, records[0].offset, core.add(taken, now, starts.get(partition, 0)))
+            end = self.consumer.highwater(partition) or 0
+            lost = core.add(taken, now, starts.get(partition, 0), end_offset=end)
+            self._lost(partition, records[0].offset, lost)
             read = records[-1].offset + 1
-            self._metrics.lag.labels(*partition).set(
-                max(0, (self.consumer.highwater(partition) or 0) - read)
-            )
+            self._metrics.lag.labels(*partition).set(max(0, end - read))
+            self._metrics.sketched.labels(*partition).set(core.sketched.fraction)
             self._metrics.messages.inc(len(records))
             self._metrics.message_bytes.inc(sum(len(record.value or b"") for record in records))
 
@@ -256,6 +257,8 @@ class IngestService(GroupService):
         self._metrics.sketch_bytes.inc(sum(len(body) for _, body in flush.sketches))
         for model, rows in flush.accepted.items():
             self._metrics.rows_accepted.labels(model).inc(rows)
+        for model, rows in flush.thinned.items():
+            self._metrics.rows_thinned.labels(model).inc(rows)
         for rejection in flush.rejections:
             labels = (rejection.model, rejection.letter.reason)
             self._metrics.rows_rejected.labels(*labels).inc(rejection.rows)

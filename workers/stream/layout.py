@@ -32,9 +32,10 @@ _Take = Callable[[ShapedFeatures], Sequence[FeatureValue] | bytes]
 
 @dataclass
 class Encoded:
-    """Rows as arrays: ``kept`` are their positions in the input, ``errors`` why others are left out.
+    """Rows as arrays: ``kept`` are the positions of usable ones in the input, ``errors`` why others are none.
 
-    X (n, columns), Y (n, outputs), weight (n,) or None where every weight is 1.
+    X (n, columns), Y (n, outputs), weight (n,) or None where every weight is 1: of all that are kept, or of
+    those among them that were asked for.
     """
 
     X: Floats
@@ -116,29 +117,37 @@ class Layout:
         declared_outputs = card.outputs if card is not None else []
         return cls(columns, declared_outputs or outputs, strict=card is not None and card.strict)
 
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        """Return JSON rows as arrays; a row that does not fit is an error of its own."""
+    def encode(self, rows: Sequence[Row], chosen: npt.NDArray[np.bool_] | None = None) -> Encoded:
+        """Return JSON rows as arrays; a row that does not fit is an error of its own.
+
+        All rows are checked; with ``chosen`` (rows,) only those are in the arrays.
+        """
         kept: list[int] = []
         errors: list[RowError] = []
+        held: list[Row] = []
         numeric: list[Sequence[FeatureValue] | bytes] = []
         outputs: list[Sequence[float | None]] = []
+        wanted = [True] * len(rows) if chosen is None else chosen.tolist()
         for index, row in enumerate(rows):
             try:
                 values = self._numeric_values(row.features)
-                outputs.append(self._output_values(row.outputs))
+                named = self._output_values(row.outputs)
             except RejectedError as error:
                 errors.append(RowError(index, error.reason, str(error)))
                 continue
-            numeric.append(values)
             kept.append(index)
+            if wanted[index]:
+                held.append(row)
+                numeric.append(values)
+                outputs.append(named)
         X = _matrix(numeric, len(self._names))
         if self._positions != list(range(len(self.columns))):
-            X, found = np.zeros((len(kept), len(self.columns))), X
+            X, found = np.zeros((len(held), len(self.columns))), X
             X[:, self._positions] = found
         for name, levels in self._levels.items():
-            _one_hot(X, levels, [category(rows[index].features.get(name)) for index in kept])
+            _one_hot(X, levels, [category(row.features.get(name)) for row in held])
         Y = _matrix(outputs, len(self.outputs))
-        weight = np.array([rows[index].weight for index in kept])
+        weight = np.array([row.weight for row in held])
         return Encoded(X, Y, None if np.all(weight == 1) else weight, kept, errors)
 
     def encode_arrow(self, rows: ArrowRows) -> Encoded:

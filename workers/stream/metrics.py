@@ -14,6 +14,7 @@ class StreamMetrics:
     """One bundle per process."""
 
     rows_accepted: Counter
+    rows_thinned: Counter
     rows_rejected: Counter
     messages: Counter
     message_bytes: Counter
@@ -22,6 +23,7 @@ class StreamMetrics:
     flush_seconds: Histogram
     lag: Gauge
     lost: Counter
+    sketched: Gauge
     sketches_received: Counter
     sketches_superseded: Gauge
     sketches_unusable: Counter
@@ -41,6 +43,12 @@ class StreamMetrics:
     ks: Gauge
     output_ks: Gauge
     attribution_kendall: Gauge
+    window_thinned: Gauge
+    light_jaccard: Gauge
+    light_kendall: Gauge
+    light_spearman: Gauge
+    light_procrustes: Gauge
+    light_symmetric_kl: Gauge
 
     @classmethod
     def build(cls, registry: CollectorRegistry) -> StreamMetrics:
@@ -58,9 +66,15 @@ class StreamMetrics:
         scored = ("model", "output", "window", "feature")
         drifted = ("model", "window", "reference", "feature")
         compared = ("model", "output", "window", "reference")
+        light = ("model", "output", "window")
         return cls(
             rows_accepted=counter(
                 "rows_accepted_total", "Rows counted (a replay repeats).", "model"
+            ),
+            rows_thinned=counter(
+                "rows_thinned_total",
+                "Rows counted that the sketches leave out, in the lightweight mode.",
+                "model",
             ),
             rows_rejected=counter("rows_rejected_total", "Rows rejected.", "model", "reason"),
             messages=counter("messages_total", "Messages read from the rows topic."),
@@ -74,6 +88,12 @@ class StreamMetrics:
             lost=counter(
                 "lost_offsets_total",
                 "Offsets that the rows topic dropped before they were read and committed.",
+                "topic",
+                "partition",
+            ),
+            sketched=gauge(
+                "sketched_ratio",
+                "Share of the rows that the newest block sketches.",
                 "topic",
                 "partition",
             ),
@@ -119,5 +139,27 @@ class StreamMetrics:
                 "attribution_kendall_ratio",
                 "Kendall's tau of the scores, reference to window.",
                 *compared,
+            ),
+            window_thinned=gauge(
+                "window_thinned_ratio",
+                "Share of the window's rows that its scores leave out.",
+                *light,
+            ),
+            light_jaccard=gauge(
+                "light_jaccard_at_8_ratio",
+                "Overlap of the 8 strongest features, light and full scores.",
+                *light,
+            ),
+            light_kendall=gauge(
+                "light_kendall_ratio", "Kendall's tau of light and full scores.", *light
+            ),
+            light_spearman=gauge(
+                "light_spearman_ratio", "Spearman's rho of light and full scores.", *light
+            ),
+            light_procrustes=gauge(
+                "light_procrustes_ratio", "Procrustes residual of light and full scores.", *light
+            ),
+            light_symmetric_kl=gauge(
+                "light_symmetric_kl_nats", "Divergence of light and full scores.", *light
             ),
         )

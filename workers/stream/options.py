@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
+
+LIGHT_FRACTIONS = (0.2, 0.25, 0.3, 0.4, 0.5, 0.75)
+
+
+def _light(fraction: float) -> float:
+    if fraction not in LIGHT_FRACTIONS:
+        raise ValueError(f"expected one of {', '.join(map(str, LIGHT_FRACTIONS))}")
+    return fraction
+
+
+LightFraction = Annotated[float, AfterValidator(_light)]
 
 
 class GroupOptions(BaseModel):
@@ -36,6 +47,23 @@ class IngestOptions(GroupOptions):
     )
     compression: Annotated[int, Field(ge=200, le=2000)] = Field(
         default=200, description="Size of the t-digests: at most about this many centroids."
+    )
+    lightweight: Literal["never", "behind", "always"] = Field(
+        default="never",
+        description="Sketch a fraction of the rows, the same ones whenever they are read; all are still "
+        "checked and counted. behind: where a partition's lag asks for it.",
+    )
+    lightweight_fraction: LightFraction = Field(
+        default=0.25, description="That fraction: 0.2, 0.25, 0.3, 0.4, 0.5 or 0.75."
+    )
+    lightweight_above_lag: Count = Field(
+        default=100_000,
+        description="'behind': blocks that begin more messages than this before the end are sketched so.",
+    )
+    calibration_every: Annotated[int, Field(ge=0)] = Field(
+        default=16,
+        description="In the lightweight mode every so many'th block is sketched in full and lightly, and "
+        "results say how far the scores agree; 0: none.",
     )
     flush_seconds: Seconds = Field(default=1.0, description="How often changed sketches are sent.")
     grid_rows: Count = Field(
