@@ -269,5 +269,5 @@ def test_decay_weighs_panes_by_their_age_in_any_order() -> None:
         results.append(found.scores.score)
     np.testing.assert_allclose(results[1], results[0], atol=1e-3)
     np.testing.assert_allclose(results[2], results[0], atol=1e-3)
-    with pytest.raises(ValueError, match="decay factor"):
-        panes[0].scaled(1.5)
+    with pytest.raises(ValueError, match="factor of weights"):
+        panes[0].scaled(-0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from attributary.workers.maths.grid import Grid
 from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.maths.window import WindowState
 from attributary.workers.stream.drift import DriftBook
+from attributary.workers.stream.lightweight import Tally
 from attributary.workers.stream.messages import attribution_messages
 from attributary.workers.stream.model_merge import Due
 
@@ -51,7 +53,7 @@ def state(X: Floats, Y: Floats) -> WindowState:
 
 def due(start: int, X: Floats, Y: Floats, spec: int = 0) -> Due:
     window = Window(kind="tumbling", start=start * MINUTE, end=(start + 1) * MINUTE, seconds=60)
-    return Due(spec, window, state(X, Y), len(X), final=True)
+    return Due(spec, window, state(X, Y), Tally(Counter({1.0: len(X)})), final=True)
 
 
 def messages(found: WindowState, profiles: int = 50) -> list[WindowAttribution]:
@@ -67,6 +69,7 @@ def messages(found: WindowState, profiles: int = 50) -> list[WindowAttribution]:
             watermark=None,
             computed_at=0,
             profiles=profiles,
+            agreements=[None, None],
         )
     )
 

@@ -107,6 +107,8 @@ def test_every_so_many_th_block_is_sketched_both_ways_whoever_counts_it() -> Non
     both, light = Counting(1.0, 0.25), Counting(0.25)
     assert chosen == [both, light, light, light] * 2
     assert counting(options, 4 * 64 + 17, 0) == both  # one that a time or a size began
+    waiting = _options(calibration_every=4, lightweight="behind")
+    assert [counting(waiting, block, 0) for block in (0, 64)] == [both, FULL]
 
 
 @pytest.mark.parametrize("fraction", [0, 0.1, 0.26, 1, -1, float("nan")])
@@ -250,9 +252,10 @@ def test_a_tally_tells_rows_and_their_effective_share() -> None:
         [],
         1,
     )
-    tally.add(0.25, 100, 75)
+    header = SketchHeader("m", "rows", 0, 0, 0, 0, 0, 100, fraction=0.25, thinned=75)
+    tally.add(header)
     assert tally.effective_share == 1
-    tally.add(1.0, 100, 0)
+    tally.add(SketchHeader("m", "rows", 0, 64, 0, 0, 0, 100))
     assert (tally.total, tally.rows_thinned, tally.fractions) == (200, 75, [0.25, 1.0])
     weights = np.array([4.0] * 25 + [1.0] * 100)
     kish = weights.sum() ** 2 / (weights**2).sum()

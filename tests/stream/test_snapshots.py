@@ -29,10 +29,15 @@ def _card(**fields: Any) -> ModelCard:
     return the_card(windows=ALL_WINDOWS, allowed_lateness_seconds=20.0, samples=3, **fields)
 
 
-def _stream(seed: int, steps: int = 90) -> Stream:
+LIGHT = {"lightweight": "always", "lightweight_fraction": 0.5, "calibration_every": 2}
+
+
+def _stream(seed: int, steps: int = 90, **options: Any) -> Stream:
     """Return three partitions' rows, some late, some ages late, one partition quiet for a while."""
     rng = random.Random(seed)
-    stream = Stream(_card(), partitions=3, size=12)
+    stream = Stream(_card(), partitions=3, size=12, **options)
+    stream.options = stream.options.model_copy(update={"lightweight": "never"})
+    stream.again(1, 0)
     for index in range(steps):
         partition = rng.choice((0, 1) if 30 < index < 60 else (0, 1, 2))
         late = rng.choice((0, 0, 0, 0, 0, 3, 25, 300))
@@ -112,13 +117,19 @@ def _undisturbed(stream: Stream, points: Sequence[int]) -> dict[int, list[bytes]
     return found
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_what_is_published_after_restarts_is_what_an_undisturbed_merge_publishes(seed: int) -> None:
-    stream = _stream(seed)
+@pytest.mark.parametrize(
+    ("seed", "options"), [*((seed, {}) for seed in range(5)), (0, LIGHT), (1, LIGHT)]
+)
+def test_what_is_published_after_restarts_is_what_an_undisturbed_merge_publishes(
+    seed: int, options: dict[str, Any]
+) -> None:
+    stream = _stream(seed, **options)
     rng = random.Random(seed)
     points = sorted({*rng.sample(range(len(stream.log)), 12), len(stream.log)})
     expected = _undisturbed(stream, points)
     assert sum(map(len, expected.values())) > 12
+    compared = b"".join(b"".join(each) for each in expected.values()).count(b'"rows_light"')
+    assert (compared > 5) == bool(options)
     reader = Reader(stream, stream.log, [])
     restarts = 0
     index = 0

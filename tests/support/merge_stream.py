@@ -32,11 +32,15 @@ def the_card(**fields: Any) -> ModelCard:
 class Stream:
     """Source partitions that make real sketches; ``log`` is what the sketches topic would hold."""
 
-    def __init__(self, of: ModelCard | None = None, partitions: int = 1, size: int = 16) -> None:
+    def __init__(
+        self, of: ModelCard | None = None, partitions: int = 1, size: int = 16, **options: Any
+    ) -> None:
         self.catalogue = ControlCatalogue()
         self.card = of or the_card()
         self.catalogue.add_card(b"m", self.card.to_bytes())
-        self.options = IngestOptions(block_offsets=size, grid_rows=40, grid_wait_seconds=1)
+        self.options = IngestOptions(
+            block_offsets=size, grid_rows=40, grid_wait_seconds=1, **options
+        )
         self._partitions = partitions
         self.log: list[Part] = []
         self.rows: list[tuple[float, float, float]] = []

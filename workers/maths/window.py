@@ -159,13 +159,14 @@ class WindowState:
         return other
 
     def scaled(self, factor: float) -> WindowState:
-        """Return a copy in which every row weighs ``factor`` in [0, 1] times as much.
+        """Return a copy in which every row weighs ``factor`` >= 0 times as much.
 
-        Scores and effective rows do not change; what is added afterwards counts for more. The
-        row sample is kept as it is. What would weigh next to nothing is left out.
+        Scores and effective rows do not change; below 1, as decay needs it, what is added afterwards
+        counts for more, and above, as rows need it that stand for others, for less. The row sample
+        is kept as it is. What would weigh next to nothing is left out.
         """
-        if not 0.0 <= factor <= 1.0:
-            raise ValueError(f"a decay factor lies in [0, 1], got {factor}")
+        if not 0.0 <= factor < np.inf:
+            raise ValueError(f"a factor of weights is finite and at least 0, got {factor}")
         if factor * self.weight < _LEAST_WEIGHT:
             return WindowState(
                 self.columns,

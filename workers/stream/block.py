@@ -34,13 +34,15 @@ UNKNOWN_MODEL = ""
 class PaneState:
     """One pane of one model in one block; ``sent`` is how many of its rows are acknowledged.
 
-    ``thinned`` of the rows are not in the sketch; ``twin`` is a light sketch beside a full one.
+    ``thinned`` of the rows are not in the sketch; ``twin`` is a light sketch, of ``light`` rows, beside a
+    full one.
     """
 
     sketch: PaneSketch
     twin: PaneSketch | None = None
     rows: int = 0
     thinned: int = 0
+    light: int = 0
     sent: int = 0
     sent_thinned: int = 0
 
@@ -104,7 +106,9 @@ class ModelBlock:
         _update(state.sketch, part)
         if state.twin is not None:
             assert part.hashes is not None and self.counting.calibration is not None  # noqa: S101, PT018
-            _update(state.twin, part.part(in_fraction(part.hashes, self.counting.calibration)))
+            light = part.part(in_fraction(part.hashes, self.counting.calibration))
+            _update(state.twin, light)
+            state.light += len(light.times)
 
 
 @dataclass
@@ -227,7 +231,7 @@ class Block:
         )
         yield header, state.sketch.to_bytes()
         if state.twin is not None and counting.calibration is not None:
-            light = {"fraction": counting.calibration, "thinned": state.rows - state.twin.rows}
+            light = {"fraction": counting.calibration, "thinned": state.rows - state.light}
             yield msgspec.structs.replace(header, twin=True, **light), state.twin.to_bytes()
 
     def manifest(self, partitions: int, acknowledged: int, end_offset: int) -> Manifest:

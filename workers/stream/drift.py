@@ -16,6 +16,7 @@ from attributary.workers.maths.tdigest import TDigests
 from attributary.workers.maths.window import WindowScores
 from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.layout import Floats, Layout
+from attributary.workers.stream.lightweight import Tally
 from attributary.workers.stream.model_merge import Due
 from attributary.workers.stream.snapshot_state import DriftState, RememberedState
 
@@ -27,7 +28,7 @@ class Remembered:
     """What is kept of a window to compare later ones with; ``score`` (c, d)."""
 
     window: Window
-    rows: int
+    tally: Tally
     x_digests: TDigests
     y_digests: TDigests
     score: Floats
@@ -36,13 +37,18 @@ class Remembered:
     def of(cls, due: Due, scores: WindowScores) -> Remembered:
         """Return what is kept of a window that is due; its state is not changed afterwards."""
         digests = due.state.x_digests, due.state.y_digests
-        return cls(due.window, due.rows, *digests, scores.scores.score)
+        return cls(due.window, due.tally, *digests, scores.scores.score)
+
+    @property
+    def rows(self) -> int:
+        """Rows that it counts."""
+        return self.tally.total
 
     def state(self) -> RememberedState:
         """Return it as a snapshot holds it."""
         return RememberedState(
             self.window.model_dump_json().encode(),
-            self.rows,
+            self.tally.listed(),
             self.x_digests.to_bytes(),
             self.y_digests.to_bytes(),
             np.ascontiguousarray(self.score, dtype="<f8").tobytes(),
@@ -61,7 +67,7 @@ class Remembered:
             )
         score = np.frombuffer(state.score, dtype="<f8").astype(np.float64).reshape(shape)
         window = Window.model_validate_json(state.window)
-        return cls(window, state.rows, x_digests, y_digests, score)
+        return cls(window, Tally.of(state.rows), x_digests, y_digests, score)
 
 
 class DriftBook:
@@ -135,12 +141,14 @@ class DriftBook:
         now: int,
     ) -> Iterator[WindowDrift]:
         names = [column.name for column in self._layout.columns]
-        features = _columns(names, reference.x_digests, current.x_digests, edges)
+        shares = reference.tally.effective_share, current.tally.effective_share
+        features = _columns(names, reference.x_digests, current.x_digests, edges, shares)
         outputs = _columns(
             self._layout.outputs,
             reference.y_digests,
             current.y_digests,
             _deciles(reference.y_digests),
+            shares,
         )
         for index, output in enumerate(self._layout.outputs):
             yield WindowDrift(
@@ -153,6 +161,10 @@ class DriftBook:
                 computed_at=now,
                 rows=current.rows,
                 reference_rows=reference.rows,
+                rows_thinned=current.tally.rows_thinned,
+                fractions=current.tally.fractions,
+                reference_rows_thinned=reference.tally.rows_thinned,
+                reference_fractions=reference.tally.fractions,
                 features=features,
                 output_drift=outputs[index],
                 attributions=_agreement(reference.score[index], current.score[index]),
@@ -170,18 +182,24 @@ def _columns(
     reference: TDigests,
     current: TDigests,
     edges: Floats | None,
+    shares: tuple[float, float],
 ) -> list[ColumnDrift]:
-    far = digest_drift(reference, current)
+    """Return the drift of every column; ``shares`` of each side's rows are its effective rows."""
+    before, now = shares
+    effective = reference.count * before, current.count * now
+    far = digest_drift(reference, current, effective_rows=effective)
     unknown: list[float | None] = [None] * len(names)
     psi, critical = unknown, unknown
     if edges is not None:
-        found = stability(_masses(reference, edges), _masses(current, edges))
+        masses = _masses(reference, edges), _masses(current, edges)
+        found = stability(*masses, effective_rows=effective)
         psi, critical = found.psi.tolist(), found.critical.tolist()
+    lost = reference.nan_count + reference.inf_count, current.nan_count + current.inf_count
     missing = missing_change(
-        reference.nan_count + reference.inf_count,
-        reference.count + reference.nan_count + reference.inf_count,
-        current.nan_count + current.inf_count,
-        current.count + current.nan_count + current.inf_count,
+        lost[0] * before,
+        (reference.count + lost[0]) * before,
+        lost[1] * now,
+        (current.count + lost[1]) * now,
     )
     fields = (
         psi,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Gauge
 
-from attributary.schemas.attribution import WindowAttribution, WindowDrift
+from attributary.schemas.attribution import LightAgreement, WindowAttribution, WindowDrift
 from attributary.workers.stream.metrics import StreamMetrics
 
 Labels = tuple[str, ...]
@@ -37,6 +37,27 @@ class ModelGauges:
             if feature.stderr is not None:
                 metrics.score_stderr.labels(*group, feature.name).set(feature.stderr)
         metrics.series_dropped.labels(*group).set(len(message.features) - len(kept))
+        rows = message.accounting.rows
+        metrics.window_thinned.labels(*group).set(
+            message.accounting.rows_thinned / rows if rows else 0.0
+        )
+        self._light(group, message.light_agreement)
+
+    def _light(self, group: Labels, found: LightAgreement | None) -> None:
+        """Export how far light scores agree with full ones; what is undefined has no series."""
+        metrics = self._metrics
+        for gauge, name in (
+            (metrics.light_jaccard, "jaccard_at_8"),
+            (metrics.light_kendall, "kendall"),
+            (metrics.light_spearman, "spearman"),
+            (metrics.light_procrustes, "procrustes"),
+            (metrics.light_symmetric_kl, "symmetric_kl"),
+        ):
+            value: float | None = getattr(found, name, None)
+            if value is None:
+                self._remove((gauge,), group)
+            else:
+                gauge.labels(*group).set(value)
 
     def drift(self, message: WindowDrift) -> None:
         """Export one message's drift, of the features with the largest index."""
@@ -69,6 +90,12 @@ class ModelGauges:
             metrics.ks,
             metrics.output_ks,
             metrics.attribution_kendall,
+            metrics.window_thinned,
+            metrics.light_jaccard,
+            metrics.light_kendall,
+            metrics.light_spearman,
+            metrics.light_procrustes,
+            metrics.light_symmetric_kl,
             metrics.watermark,
             metrics.gaps,
         ):

@@ -9,9 +9,10 @@ sketches are variants of the block, of which merge takes one, whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from attributary.schemas.sketch import SketchHeader
 from attributary.workers.stream.options import IngestOptions
 
 
@@ -27,13 +28,17 @@ FULL = Counting()
 
 
 def counting(options: IngestOptions, block: int, lag: int) -> Counting:
-    """Return how to sketch the block that begins at offset ``block``, ``lag`` offsets before the end."""
-    behind = options.lightweight == "behind" and lag > options.lightweight_above_lag
-    if options.lightweight != "always" and not behind:
+    """Return how to sketch the block that begins at offset ``block``, ``lag`` offsets before the end.
+
+    Whether it is a calibration block is a function of its number alone, so that all owners agree.
+    """
+    if options.lightweight == "never":
         return FULL
     every = options.calibration_every
     if every and block // options.block_offsets % every == 0:
         return Counting(1.0, options.lightweight_fraction)
+    if options.lightweight == "behind" and lag <= options.lightweight_above_lag:
+        return FULL
     return Counting(options.lightweight_fraction)
 
 
@@ -61,6 +66,16 @@ class Variants:
         if self.chosen is None or self._beats(fraction, self.chosen):
             self.chosen = fraction
 
+    def drop(self, fraction: float, pane: int) -> None:
+        """Forget a pane of a variant."""
+        self._rows.get(fraction, {}).pop(pane, None)
+        held = [each for each in sorted(self._rows) if self._rows[each]]
+        if self.chosen not in held:
+            self.chosen = held[0] if held else None
+        for each in held:
+            if self.chosen is not None and self._beats(each, self.chosen):
+                self.chosen = each
+
     def _beats(self, fraction: float, holder: float) -> bool:
         mine, its = self._rows[fraction], self._rows[holder]
         if any(mine.get(pane, 0) < count for pane, count in its.items()):
@@ -76,11 +91,22 @@ class Tally:
     rows: Counter[float] = field(default_factory=Counter)
     thinned: Counter[float] = field(default_factory=Counter)
 
-    def add(self, fraction: float, rows: int, thinned: int) -> None:
+    def add(self, header: SketchHeader) -> None:
         """Count the rows of one sketch."""
-        self.rows[fraction] += rows
-        if thinned:
-            self.thinned[fraction] += thinned
+        self.rows[header.fraction] += header.rows
+        self.thinned[header.fraction] += header.thinned
+
+    @classmethod
+    def of(cls, listed: Iterable[tuple[float, int, int]]) -> Tally:
+        """Return the tally that ``listed`` gave."""
+        tally = cls()
+        for fraction, rows, thinned in listed:
+            tally.rows[fraction], tally.thinned[fraction] = rows, thinned
+        return tally
+
+    def listed(self) -> list[tuple[float, int, int]]:
+        """Return (fraction, rows, rows left out) of each fraction."""
+        return [(each, self.rows[each], self.thinned[each]) for each in self.fractions]
 
     def copy(self) -> Tally:
         """Return an independent copy."""

@@ -23,6 +23,8 @@ from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.drift import DriftBook
 from attributary.workers.stream.epoch import Epoch
 from attributary.workers.stream.ledger import SourceLedger
+from attributary.workers.stream.light_agreement import light_agreement
+from attributary.workers.stream.lightweight import Tally
 from attributary.workers.stream.messages import attribution_messages
 from attributary.workers.stream.model_merge import Due, ModelMerge
 from attributary.workers.stream.options import MergeOptions
@@ -255,7 +257,8 @@ class MergePartition:
         if merge is None or merge.layout < epoch.record.layout:
             merge = self._begin(header.model, epoch, merge)
         if merge.layout > epoch.record.layout:
-            merge.add_outdated(header)
+            if not header.twin:
+                merge.add_outdated(header)
         elif not merge.add(merge.held(header, body, self._read_of(header), offset, clock)):
             self._superseded[header.model] += 1
         return True
@@ -467,11 +470,12 @@ class MergePartition:
             layout,
             scores,
             due.window,
-            self._accounting(name, merge, due.rows),
+            self._accounting(name, merge, due.tally),
             final=due.final,
             watermark=merge.watermark,
             computed_at=now,
             profiles=self._options.profile_features,
+            agreements=light_agreement(due.compared, len(layout.outputs)),
         )
         if due.final and merge.oldest is not None:
             yield from self._drift[name].compare(name, due, scores, merge.oldest, now)
@@ -490,9 +494,11 @@ class MergePartition:
             rejected.update(ledger.totals(name).rejected)
         return rejected
 
-    def _accounting(self, name: str, merge: ModelMerge, rows: int) -> Accounting:
+    def _accounting(self, name: str, merge: ModelMerge, tally: Tally) -> Accounting:
         return Accounting(
-            rows=rows,
+            rows=tally.total,
+            rows_thinned=tally.rows_thinned,
+            fractions=tally.fractions,
             rows_accepted=self._accepted(name),
             rows_rejected=dict(sorted(self._rejected(name).items())),
             rows_late=merge.late_rows,

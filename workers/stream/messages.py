@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from attributary.schemas.attribution import (
     Accounting,
     FeatureScore,
+    LightAgreement,
     Profile,
     Window,
     WindowAttribution,
@@ -31,8 +32,12 @@ def attribution_messages(
     watermark: int | None,
     computed_at: int,
     profiles: int,
+    agreements: Sequence[LightAgreement | None],
 ) -> Iterator[WindowAttribution]:
-    """Yield one message per output; ``profiles`` features at the top carry their profile."""
+    """Yield one message per output; ``profiles`` features at the top carry their profile.
+
+    ``agreements`` has one entry for each output.
+    """
     for output, name in enumerate(layout.outputs):
         features = [
             _feature(scores, layout, output, column, with_profile=rank <= profiles)
@@ -51,6 +56,7 @@ def attribution_messages(
             features=sorted(features, key=lambda feature: feature.rank),
             groups=_groups(scores, output),
             accounting=accounting,
+            light_agreement=agreements[output],
         )
 
 

@@ -16,18 +16,24 @@ from attributary.workers.maths.spans import Hopping, Span
 from attributary.workers.maths.window import WindowState
 from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.epoch import Epoch, pane_ms
+from attributary.workers.stream.lightweight import Tally
 from attributary.workers.stream.open_sketches import OpenSketches
 from attributary.workers.stream.snapshot_state import (
     ModelShares,
     ModelState,
     OpenState,
     Piece,
+    Rows,
     ShareState,
+    Side,
+    SideState,
     ViewState,
     encode_state,
 )
 from attributary.workers.stream.views import (
+    Compared,
     Held,
+    Pair,
     Share,
     SourceKey,
     UnreadableSketchError,
@@ -42,13 +48,22 @@ _OLD_MS = 900_000
 
 @dataclass(frozen=True)
 class Due:
-    """A window to publish: its state, the rows it counts, and whether the watermark is past it."""
+    """A window to publish: its state, the rows it counts, and whether the watermark is past it.
+
+    ``compared`` is what of it was sketched both in full and lightly.
+    """
 
     spec: int
     window: Window
     state: WindowState
-    rows: int
+    tally: Tally
     final: bool
+    compared: Compared | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows that it counts, in its state or left out."""
+        return self.tally.total
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,10 @@ class ModelMerge:
         self._pane_ms = epoch.record.pane_ms
         self._open = OpenSketches()
         self._outdated = OpenSketches()
+        #: Light sketches of rows that are sketched in full besides.
+        self._twins = OpenSketches()
+        #: Panes of closed blocks that had one, in a merge that finds them in the log again.
+        self._paired: set[tuple[SourceKey, int, int]] = set()
         #: Sketches of closed blocks in open windows, in the order that they were folded in.
         self._pieces: dict[SourceKey, list[Piece]] = {}
         self._settled: deque[Due] = deque()
@@ -128,6 +147,9 @@ class ModelMerge:
     def add(self, held: Held) -> bool:
         """Take a sketch of this layout; False where it says nothing new."""
         header = held.header
+        if header.twin:
+            self.changes += 1
+            return self._twins.add(held)
         live = [
             (windowed, span)
             for windowed in self._windowed.values()
@@ -164,13 +186,13 @@ class ModelMerge:
 
     def forget(self, source: SourceKey, block: int) -> None:
         """Drop the sketches of a block that counts no more."""
-        self._outdated.take(source, block)
-        self._open.take(source, block)
+        for part in (self._outdated, self._open, self._twins):
+            part.take(source, block)
         self.changes += 1
 
     def forget_where(self, source: SourceKey, counted: Callable[[int, int], bool]) -> None:
         """Drop the sketches of the source's blocks [start, end) that are counted, in part or whole."""
-        for part in (self._outdated, self._open):
+        for part in (self._outdated, self._open, self._twins):
             for block, upto in part.reaches(source).items():
                 if counted(block, upto):
                     self.forget(source, block)
@@ -185,8 +207,10 @@ class ModelMerge:
         self.late_rows = older.late_rows
         if older.oldest is not None:
             self.oldest = older.oldest if self.oldest is None else min(self.oldest, older.oldest)
-        for _, held in older._open:
+        for held in older._open.variants():
             self._open.add(held)
+        for held in older._twins.variants():
+            self._twins.add(held)
         for _, held in older._outdated:
             self._outdated.add(held)
         self.advance(older.watermark)
@@ -194,40 +218,64 @@ class ModelMerge:
     def readable(self, source: SourceKey, block: int) -> bool:
         """Say whether all sketches of the block can be used; those that cannot are dropped."""
         found = True
-        for held in list(self._open.block(source, block).values()):
-            try:
-                held.parse()
-            except UnreadableSketchError as error:
-                self._drop(error)
-                found = False
+        for part in (self._open, self._twins):
+            for held in list(part.block(source, block).values()):
+                try:
+                    held.parse()
+                except UnreadableSketchError as error:
+                    self._drop(error)
+                    found = found and held.header.twin
         return found
 
     def close(self, source: SourceKey, block: int) -> None:
         """Merge the sketches of a block whose books are closed; ``readable`` has looked at them."""
         self._outdated.take(source, block)
         self.changes += 1
+        twins = {twin.header.pane: twin for twin in self._twins.take(source, block)}
         for held in self._open.take(source, block):
-            part = held.part()
             self.late_rows += held.header.rows - held.on_time
-            self._fold(source, held, part, again=False)
-            for view in self._endless.values():
-                view.close(source, held, part)
+            twin = twins.get(held.header.pane)
+            sides: list[tuple[Side, Held]] = [("all", held)]
+            if twin is not None and _same_rows(held, twin):
+                sides += [("full", held), ("light", twin)]
+            part = held.part()
+            for side, each in sides:
+                part = each.part() if side == "light" else part
+                self._fold(source, each, part, side)
+                for view in self._endless.values():
+                    view.side(side).close(source, each, part)
             self.closings[source] += 1
 
     def fold_again(self, source: SourceKey, held: Held, part: WindowState) -> None:
         """Merge a sketch of a closed block, found in the log again, into the windows that lack it."""
-        self._fold(source, held, part, again=True)
+        header = held.header
+        self._fold(source, held, part, "light" if header.twin else "all", again=True)
+        if not header.twin and (source, header.block, header.pane) in self._paired:
+            self._fold(source, held, part, "full", again=True)
 
-    def _fold(self, source: SourceKey, held: Held, part: WindowState, *, again: bool) -> None:
+    def _fold(
+        self, source: SourceKey, held: Held, part: WindowState, side: Side, *, again: bool = False
+    ) -> None:
         for windowed in self._windowed.values():
-            windowed.close(source, held, part, again=again)
-        if self._in_open_window(held.header.pane):
+            windowed.close(source, held, part, again=again, side=side)
+        # The full side takes the same sketches as all, where there is a twin.
+        if side != "full" and self._in_open_window(held.header.pane):
             piece = Piece(held.header, held.place[2], held.offset, held.clock)
             self._pieces.setdefault(source, []).append(piece)
 
+    def _pairs(self, sketches: Mapping[SourceKey, list[Held]]) -> dict[SourceKey, list[Pair]]:
+        """Return those that have a twin of the same rows, with it."""
+        found: dict[SourceKey, list[Pair]] = {}
+        for source, several in sketches.items():
+            for held in several:
+                twin = self._twins.block(source, held.header.block).get(held.header.pane)
+                if twin is not None and _same_rows(held, twin):
+                    found.setdefault(source, []).append(Pair(held, twin))
+        return found
+
     def open_again(self, held: Held) -> None:
         """Hold a sketch of an open block that a snapshot points to."""
-        self._open.add(held)
+        (self._twins if held.header.twin else self._open).add(held)
 
     def advance(self, watermark: int | None) -> None:
         """Move the watermark on, and settle the windows that no row can change any more."""
@@ -284,9 +332,8 @@ class ModelMerge:
             pane = piece.header.pane
             since[pane] = min(piece.clock, since.get(pane, piece.clock))
         ages: list[int] = []
-        views: list[tuple[ViewState, list[tuple[SourceKey, Share]]]] = [
-            (ViewState(index, None, view.closed_rows, _listed(view.published), False, []), [])
-            for index, view in self._endless.items()
+        views = [
+            _ViewDraft.of(index, None, view, whole=False) for index, view in self._endless.items()
         ]
         for index, windowed in self._windowed.items():
             for span, view in windowed.views.items():
@@ -297,12 +344,10 @@ class ModelMerge:
                     if ages[-1] <= clock:
                         windowed.whole.add(span)
                 whole = span in windowed.whole
-                state = ViewState(index, span, view.closed_rows, _listed(view.published), whole, [])
-                lent = [(source, view.lend(source)) for source in view.sources()] if whole else []
-                views.append((state, lent))
+                views.append(_ViewDraft.of(index, span, view, whole=whole))
         pieces = [piece for piece in pieces if self._in_open_window(piece.header.pane, whole=False)]
         held = []
-        for _, each in self._open:
+        for each in (*self._open.variants(), *self._twins.variants()):
             ages.append(each.clock + _OLD_MS)
             piece = Piece(each.header, each.place[2], each.offset, each.clock)
             held.append(OpenState(piece, each.on_time, each.body if ages[-1] <= clock else None))
@@ -327,16 +372,19 @@ class ModelMerge:
 
     def draft_shares(self, source: SourceKey) -> Callable[[], bytes]:
         """Return what encodes the source's closed blocks in the endless views, as they are now."""
-        lent = {
-            index: view.lend(source)
-            for index, view in self._endless.items()
-            if source in view.sources()
-        }
+        lent: dict[Side, dict[int, Share]] = {}
+        for index, view in self._endless.items():
+            for side, each in view.sides():
+                if source in each.sources():
+                    lent.setdefault(side, {})[index] = each.lend(source)
         return lambda: encode_state(
             ModelShares(
                 self.card.model,
                 source,
-                {index: _share_state(source, share) for index, share in lent.items()},
+                {
+                    side: {index: _share_state(source, share) for index, share in of.items()}
+                    for side, of in lent.items()
+                },
             )
         )
 
@@ -362,23 +410,26 @@ class ModelMerge:
                 if each.spec not in self._endless:
                     raise IncompatibleStateError(f"view {each.spec} is not an endless one")
                 view = self._endless[each.spec]
-                found = [
-                    part.shares[each.spec] for part in shares.values() if each.spec in part.shares
-                ]
-                view.closed_rows = each.closed_rows
             else:
                 if each.spec not in self._windowed:
                     raise IncompatibleStateError(f"view {each.spec} is not one of windows")
                 windowed, span = self._windowed[each.spec], Span(*each.span)
                 view = windowed.views[span] = View()
-                found = each.shares
                 if each.whole:
                     windowed.whole.add(span)
-                    view.closed_rows = each.closed_rows
             view.published = None if each.published is None else tuple(each.published)
-            for share in found:
-                window = self._load(share.window)
-                view.restore(share.source, Share.of(view.half_life, window, share.as_of))
+            for name, side in each.sides.items():
+                found = side.shares or [
+                    part.shares[name][each.spec]
+                    for part in shares.values()
+                    if each.spec in part.shares.get(name, {})
+                ]
+                self._restore_side(view.side(name), side.rows, found)
+        self._paired = {
+            ((piece.header.topic, piece.header.partition), piece.header.block, piece.header.pane)
+            for piece in state.pieces
+            if piece.header.twin
+        }
         for opened in state.open:
             if opened.body is not None:
                 piece = opened.piece
@@ -388,6 +439,12 @@ class ModelMerge:
                 self.open_again(held)
         for header in state.outdated:
             self.add_outdated(header)
+
+    def _restore_side(self, view: View, rows: Rows, shares: list[ShareState]) -> None:
+        view.closed = Tally.of(rows)
+        for share in shares:
+            window = self._load(share.window)
+            view.restore(share.source, Share.of(view.half_life, window, share.as_of))
 
     def _windows_json(self) -> bytes:
         card = self.card
@@ -407,7 +464,7 @@ class ModelMerge:
 
     def _drop(self, error: UnreadableSketchError) -> None:
         """Forget a sketch that cannot be used: its block lacks it from now on."""
-        self._open.drop(error.held)
+        (self._twins if error.held.header.twin else self._open).drop(error.held)
         self.changes += 1
         self._report(str(error))
 
@@ -418,21 +475,22 @@ class ModelMerge:
             open_sketches = self._open.where(
                 lambda held: span is None or span.holds(held.header.pane)
             )
-            rows = view.closed_rows + sum(
-                held.header.rows for part in open_sketches.values() for held in part
-            )
-            if (rows, *books) == view.published:
+            tally = view.tally(open_sketches)
+            published = tally.total, tally.rows_thinned, *books
+            if published == view.published:
                 return None
             try:
                 state = view.state(open_sketches)
+                compared = view.compared(self._pairs(open_sketches))
             except UnreadableSketchError as error:
                 self._drop(error)
                 continue
             if state is None:
                 return None
-            view.published = rows, *books
+            view.published = published
             self.changes += 1
-            return Due(index, self._window(index, span), state, rows, final=span is not None)
+            window, final = self._window(index, span), span is not None
+            return Due(index, window, state, tally, final, compared)
 
     def _window(self, index: int, span: Span | None) -> Window:
         spec = self._specs[index]
@@ -459,15 +517,37 @@ def _share_state(source: SourceKey, share: Share) -> ShareState:
     return ShareState(source, share.as_of, window.to_bytes())
 
 
-def _encoded(
-    state: ModelState, views: list[tuple[ViewState, list[tuple[SourceKey, Share]]]]
-) -> bytes:
-    encoded = [
-        msgspec.structs.replace(view, shares=[_share_state(*lent) for lent in shares])
-        for view, shares in views
-    ]
-    return encode_state(msgspec.structs.replace(state, views=encoded))
+@dataclass(frozen=True)
+class _ViewDraft:
+    """A view as it was, to be encoded later; ``lent`` are its closed blocks by side."""
+
+    state: ViewState
+    lent: dict[Side, list[tuple[SourceKey, Share]]]
+
+    @classmethod
+    def of(cls, spec: int, span: Span | None, view: View, *, whole: bool) -> _ViewDraft:
+        sides: dict[Side, SideState] = {}
+        lent: dict[Side, list[tuple[SourceKey, Share]]] = {}
+        if span is None or whole:
+            for name, side in view.sides():
+                sides[name] = SideState(side.closed.listed(), [])
+                if whole:
+                    lent[name] = [(source, side.lend(source)) for source in side.sources()]
+        published = None if view.published is None else list(view.published)
+        return cls(ViewState(spec, span, published, whole, sides), lent)
+
+    def encodable(self) -> ViewState:
+        sides = {
+            name: SideState(side.rows, [_share_state(*each) for each in self.lent.get(name, ())])
+            for name, side in self.state.sides.items()
+        }
+        return msgspec.structs.replace(self.state, sides=sides)
 
 
-def _listed(published: tuple[int, ...] | None) -> list[int] | None:
-    return None if published is None else list(published)
+def _encoded(state: ModelState, views: list[_ViewDraft]) -> bytes:
+    return encode_state(msgspec.structs.replace(state, views=[view.encodable() for view in views]))
+
+
+def _same_rows(full: Held, light: Held) -> bool:
+    """Say whether a light sketch and another of its pane count the same rows, the other in full."""
+    return full.header.fraction == 1 and full.header.rows == light.header.rows

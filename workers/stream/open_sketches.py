@@ -4,59 +4,101 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from attributary.workers.stream.lightweight import Variants
 from attributary.workers.stream.views import Held, SourceKey
 
 
-class OpenSketches:
-    """One model's open sketches by source, block and pane."""
+class _Block:
+    """The sketches of one block: of each variant by pane, and which variant holds."""
 
     def __init__(self) -> None:
-        self._by_source: dict[SourceKey, dict[int, dict[int, Held]]] = {}
+        self._panes: dict[float, dict[int, Held]] = {}
+        self._variants = Variants()
+
+    @property
+    def panes(self) -> dict[int, Held]:
+        """The sketches of the variant that holds, by pane."""
+        return {} if self._variants.chosen is None else self._panes[self._variants.chosen]
+
+    def add(self, held: Held) -> bool:
+        header = held.header
+        panes = self._panes.setdefault(header.fraction, {})
+        known = panes.get(header.pane)
+        if known is not None and known.version >= held.version:
+            return False
+        for other in self._panes.values():
+            if header.pane in other:
+                held.on_time = min(header.rows, max(held.on_time, other[header.pane].on_time))
+        panes[header.pane] = held
+        self._variants.add(header.fraction, {header.pane: header.rows}, final=header.final)
+        return True
+
+    def drop(self, held: Held) -> None:
+        header = held.header
+        panes = self._panes.get(header.fraction, {})
+        if panes.get(header.pane) is held:
+            del panes[header.pane]
+            self._variants.drop(header.fraction, header.pane)
+
+    def __iter__(self) -> Iterator[Held]:
+        """Yield all variants' sketches, those first that hold: put back in this order, they hold again."""
+        chosen = self._variants.chosen
+        for fraction in sorted(self._panes, key=lambda each: (each != chosen, each)):
+            panes = self._panes[fraction]
+            yield from (panes[pane] for pane in sorted(panes))
+
+
+class OpenSketches:
+    """One model's open sketches by source, block and pane, of one variant of each block."""
+
+    def __init__(self) -> None:
+        self._by_source: dict[SourceKey, dict[int, _Block]] = {}
 
     def add(self, held: Held) -> bool:
         """Keep the sketch; False where one that counts up to the same offset or more is held."""
         header = held.header
         blocks = self._by_source.setdefault((header.topic, header.partition), {})
-        panes = blocks.setdefault(header.block, {})
-        known = panes.get(header.pane)
-        if known is not None:
-            if known.version >= held.version:
-                return False
-            held.on_time = max(held.on_time, known.on_time)
-        panes[header.pane] = held
-        return True
+        return blocks.setdefault(header.block, _Block()).add(held)
 
     def drop(self, held: Held) -> None:
         """Forget one sketch, where it is held still."""
         header = held.header
-        panes = self._by_source.get((header.topic, header.partition), {}).get(header.block, {})
-        if panes.get(header.pane) is held:
-            del panes[header.pane]
+        block = self._by_source.get((header.topic, header.partition), {}).get(header.block)
+        if block is not None:
+            block.drop(held)
 
     def take(self, source: SourceKey, block: int) -> list[Held]:
-        """Return the block's sketches by pane, and forget them."""
-        panes = self._by_source.get(source, {}).pop(block, {})
-        return [panes[pane] for pane in sorted(panes)]
+        """Return the block's sketches by pane, and forget all of the block."""
+        found = self._by_source.get(source, {}).pop(block, None)
+        return [] if found is None else [found.panes[pane] for pane in sorted(found.panes)]
 
     def reaches(self, source: SourceKey) -> dict[int, int]:
         """Return the highest offset that a sketch of each of the source's blocks counts up to."""
         return {
-            block: max(held.header.upto for held in panes.values())
-            for block, panes in self._by_source.get(source, {}).items()
-            if panes
+            block: max(held.header.upto for held in variants)
+            for block, several in self._by_source.get(source, {}).items()
+            if (variants := list(several))
         }
 
     def block(self, source: SourceKey, block: int) -> dict[int, Held]:
         """Return the block's sketches by pane."""
-        return self._by_source.get(source, {}).get(block, {})
+        found = self._by_source.get(source, {}).get(block)
+        return {} if found is None else found.panes
 
     def __iter__(self) -> Iterator[tuple[SourceKey, Held]]:
         """Yield all in the order (source, block, pane)."""
         for source in sorted(self._by_source):
             blocks = self._by_source[source]
             for block in sorted(blocks):
-                for pane in sorted(blocks[block]):
-                    yield source, blocks[block][pane]
+                panes = blocks[block].panes
+                for pane in sorted(panes):
+                    yield source, panes[pane]
+
+    def variants(self) -> Iterator[Held]:
+        """Yield the sketches of all variants of all blocks."""
+        for blocks in self._by_source.values():
+            for block in blocks.values():
+                yield from block
 
     def where(self, chosen: Callable[[Held], bool]) -> dict[SourceKey, list[Held]]:
         """Return the chosen ones by source, in order."""

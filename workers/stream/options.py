@@ -62,7 +62,7 @@ class IngestOptions(GroupOptions):
     )
     calibration_every: Annotated[int, Field(ge=0)] = Field(
         default=16,
-        description="In the lightweight mode every so many'th block is sketched in full and lightly, and "
+        description="Unless the mode is never, every so many'th block is sketched in full and lightly, and "
         "results say how far the scores agree; 0: none.",
     )
     flush_seconds: Seconds = Field(default=1.0, description="How often changed sketches are sent.")

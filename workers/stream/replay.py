@@ -1,15 +1,16 @@
 """Counts a stretch of the rows topic again, into topics of its own, with the numbers of the live run.
 
-Blocks are cut by the log, their grids are those that the live run's manifests name, and records are taken in
-the order of (broker's time, partition). So what is written is a function of the topics and of the bounds
-alone: two replays are byte-identical, and final windows equal the live ones except for ``computed_at`` and
-the accounting of their run.
+Blocks are cut by the log; their grids, and the fraction of their rows that is sketched, are those that the
+live run's manifests name; and records are taken in the order of (broker's time, partition). So what is
+written is a function of the topics and of the bounds alone: two replays are byte-identical, and final windows
+equal the live ones except for ``computed_at`` and the accounting of their run.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -23,6 +24,8 @@ from attributary.workers.stream.control import ControlReader
 from attributary.workers.stream.decode import Record, record_of
 from attributary.workers.stream.epoch import Epoch
 from attributary.workers.stream.ingest import Flush, PartitionIngest
+from attributary.workers.stream.lightweight import Counting
+from attributary.workers.stream.live_counts import LiveCounts
 from attributary.workers.stream.log_reader import topic_partitions
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.options import IngestOptions, MergeOptions
@@ -57,14 +60,13 @@ class Replayed:
     messages: int
 
 
-class LiveEpochs:
-    """The catalogue, with each block's rows on the epoch that the live run counted them on."""
+class LiveBlocks:
+    """The catalogue, with each block's rows on the epoch, and at the fraction, that the live run counted
+    them on."""
 
-    def __init__(
-        self, catalogue: ControlCatalogue, epochs: Mapping[tuple[str, int, int], int]
-    ) -> None:
+    def __init__(self, catalogue: ControlCatalogue, counts: LiveCounts) -> None:
         self._catalogue = catalogue
-        self._epochs = epochs
+        self._counts = counts
         self.card = catalogue.card
         self.epoch = catalogue.epoch
         self.next_epoch = catalogue.next_epoch
@@ -72,10 +74,14 @@ class LiveEpochs:
 
     def epoch_in(self, model: str, partition: int, block: int) -> Epoch | None:
         """Return the epoch of the block's manifest, else the newest."""
-        number = self._epochs.get((model, partition, block))
+        number = self._counts.epochs.get((model, partition, block))
         if number is None:
             return self._catalogue.epoch(model)
         return self._catalogue.epoch_of(model, number)
+
+    def counted_as(self, partition: int, model: str, block: int) -> Counting:
+        """Return how the block's rows were sketched: in full where no manifest tells."""
+        return self._counts.counting((model, partition, block))
 
 
 async def replay(
@@ -109,7 +115,7 @@ async def replay(
     try:
         await producer.start()
         await consumer.start()
-        catalogue = LiveEpochs(control.catalogue, await _live_epochs(connection, consumer, topics))
+        catalogue = LiveBlocks(control.catalogue, await _live_counts(connection, consumer, topics))
         partitions = await topic_partitions(connection, [topics.rows])
         log = await OrderedLog.open(
             consumer, partitions, stretch.start, stretch.end, ingest.block_offsets
@@ -131,7 +137,7 @@ class _Run:
     """The cores of ingest and merge, driven by an ordered log."""
 
     def __init__(
-        self, log: OrderedLog, catalogue: LiveEpochs, options: IngestOptions, merge: MergePartition
+        self, log: OrderedLog, catalogue: LiveBlocks, options: IngestOptions, merge: MergePartition
     ) -> None:
         self._log = log
         self._options = options
@@ -144,6 +150,7 @@ class _Run:
                 catalogue,
                 options,
                 partitions=len(log.starts),
+                counted_as=partial(catalogue.counted_as, partition.partition),
             )
             for partition, start in log.starts.items()
         }
@@ -191,24 +198,17 @@ class _Run:
         return flushes, results
 
 
-async def _live_epochs(
+async def _live_counts(
     connection: Connection, consumer: AIOKafkaConsumer, topics: Topics
-) -> dict[tuple[str, int, int], int]:
-    """Return the epoch of every (model, partition, block) of the live run, from its manifests."""
+) -> LiveCounts:
+    """Return how the live run counted every block, from its manifests."""
     partitions = (await topic_partitions(connection, [topics.sketches]))[:1]
     log = await OrderedLog.open(consumer, partitions, None, None, align=1)
-    best: dict[tuple[int, int], Manifest] = {}
+    counts = LiveCounts()
     async for _, record in log:
         if record.value is None or not (record.key or b"").startswith(MANIFEST_KEY):
             continue
         manifest = Manifest.from_bytes(record.value)
-        place = (manifest.partition, manifest.block)
-        held = best.get(place)
-        if manifest.topic == topics.rows and (held is None or held.upto < manifest.upto):
-            best[place] = manifest
-    return {
-        (name, partition, block): count.epoch
-        for (partition, block), manifest in best.items()
-        for name, count in manifest.models.items()
-        if count.epoch is not None
-    }
+        if manifest.topic == topics.rows:
+            counts.add(manifest)
+    return counts

@@ -18,7 +18,7 @@ from attributary.workers.maths.window import WindowState
 from attributary.workers.stream.snapshot_state import OpenState, Piece
 from attributary.workers.stream.views import Held, SourceKey, UnreadableSketchError
 
-_Place = tuple[str, str, int, int, int]
+_Place = tuple[str, str, int, int, int, float, bool]
 
 
 class Target(Protocol):
@@ -139,7 +139,7 @@ class Resume:
         for entry in self._others:
             found = entry.found()
             if found is None:
-                lost += entry.piece.header.rows
+                lost += _rows(entry.piece.header)
             elif entry.target is None:
                 self._wait(*found)
             else:
@@ -163,13 +163,13 @@ class Resume:
             entry = queue.popleft()
             found = entry.found()
             if found is None or entry.target is None:
-                lost += entry.piece.header.rows
+                lost += _rows(entry.piece.header)
                 continue
             held = self._held(entry.target, found)
             try:
                 entry.target.fold_again(source, held, held.part())
             except UnreadableSketchError:
-                lost += held.header.rows
+                lost += _rows(held.header)
             entry.body = b""  # done with it
         return lost
 
@@ -178,5 +178,13 @@ class Resume:
         return target.held(header, body, self._read_of(header), offset, clock)
 
 
+def _rows(header: SketchHeader) -> int:
+    """Return the rows that no other sketch counts."""
+    return 0 if header.twin else header.rows
+
+
 def _place(header: SketchHeader) -> _Place:
-    return header.model, header.topic, header.partition, header.block, header.pane
+    return (
+        *(header.model, header.topic, header.partition, header.block, header.pane),
+        *(header.fraction, header.twin),
+    )

@@ -6,7 +6,7 @@ Times are milliseconds.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.wire import IncompatibleStateError
 
 Source = tuple[str, int]
+Side = Literal["all", "full", "light"]
+"""All rows of a view; those of its calibration blocks, in full and light."""
 T = TypeVar("T")
 
 
@@ -34,16 +36,26 @@ class ShareState(msgspec.Struct, frozen=True):
     window: bytes
 
 
+Rows = list[tuple[float, int, int]]
+"""(fraction, rows, rows that the sketches leave out) of each fraction."""
+
+
+class SideState(msgspec.Struct, frozen=True):
+    """The closed blocks of one side of a view."""
+
+    rows: Rows
+    shares: list[ShareState]
+
+
 class ViewState(msgspec.Struct, frozen=True):
     """One view. ``span`` None: an endless one, whose shares are parts of their own. ``whole``: the
-    window's closed blocks are all in ``shares``; else they are folded from the log again."""
+    window's closed blocks are all in ``sides``; else they are folded from the log again."""
 
     spec: int
     span: tuple[int, int] | None
-    closed_rows: int
     published: list[int] | None
     whole: bool
-    shares: list[ShareState]
+    sides: dict[Side, SideState]
 
 
 class OpenState(msgspec.Struct, frozen=True):
@@ -70,18 +82,18 @@ class ModelState(msgspec.Struct, frozen=True):
 
 
 class ModelShares(msgspec.Struct, frozen=True):
-    """One source's closed blocks in the endless views of one model, by the view's index."""
+    """One source's closed blocks in the endless views of one model, by side and the view's index."""
 
     model: str
     source: Source
-    shares: dict[int, ShareState]
+    shares: dict[Side, dict[int, ShareState]]
 
 
 class RememberedState(msgspec.Struct, frozen=True):
     """A window that later ones are compared with; ``window`` is JSON, ``score`` float64 (c, d)."""
 
     window: bytes
-    rows: int
+    rows: Rows
     x_digests: bytes
     y_digests: bytes
     score: bytes

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 from zlib import crc32
 
 from attributary.schemas.sketch import SketchHeader
@@ -18,6 +19,8 @@ from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.maths.spans import Hopping, Span, decay
 from attributary.workers.maths.window import WindowState
 from attributary.workers.maths.wire import IncompatibleStateError
+from attributary.workers.stream.lightweight import Tally
+from attributary.workers.stream.snapshot_state import Side
 
 SourceKey = tuple[str, int]
 Place = tuple[int, int, int]
@@ -66,7 +69,11 @@ class Held:
     @cached_property
     def place(self) -> Place:
         """What orders it, and a mark of its content."""
-        return self.header.block, self.header.pane, crc32(self.body)
+        return self.header.block, self.header.pane, crc32(self.body, self._fraction_mark)
+
+    @property
+    def _fraction_mark(self) -> int:
+        return 0 if self.header.fraction == 1 else round(self.header.fraction * 2**20)
 
     def parse(self) -> None:
         """Make the accumulators ready for the next ``part``, with its errors."""
@@ -75,15 +82,18 @@ class Held:
     def part(self) -> WindowState:
         """Return the accumulators; what is made of them must be a copy.
 
+        Rows of a fraction stand for those that were left out, each for 1/fraction of them.
         UnreadableSketchError where the body is not what the header says.
         """
         if (ready := self._parsed) is not None:
             self._parsed = None
             return ready
         try:
-            return self.read(self.body)
+            part = self.read(self.body)
         except IncompatibleStateError as error:
             raise UnreadableSketchError(self, str(error)) from None
+        fraction = self.header.fraction
+        return part if fraction == 1 else part.scaled(1 / fraction)
 
 
 class Share:
@@ -208,16 +218,58 @@ class View:
     def __init__(self, half_life: int | None = None) -> None:
         self.half_life = half_life
         self._partials: dict[SourceKey, Partial] = {}
-        self.closed_rows = 0
-        #: Rows, and rejected rows, that the newest message accounts for.
+        #: The rows of closed blocks.
+        self.closed = Tally()
+        #: Rows, rows left out and what else the newest message accounts for.
         self.published: tuple[int, ...] | None = None
+        self._calibration: tuple[View, View] | None = None
+
+    @property
+    def closed_rows(self) -> int:
+        """Rows of closed blocks."""
+        return self.closed.total
+
+    def side(self, side: Side) -> View:
+        """Return the view itself, or that of its calibration blocks in full or light."""
+        if side == "all":
+            return self
+        if self._calibration is None:
+            self._calibration = View(self.half_life), View(self.half_life)
+        return self._calibration[side == "light"]
+
+    def sides(self) -> list[tuple[Side, View]]:
+        """Return the views that there are: the view itself, and those of calibration blocks, if any."""
+        found: list[tuple[Side, View]] = [("all", self)]
+        if self._calibration is not None:
+            full, light = self._calibration
+            found += [("full", full), ("light", light)]
+        return found
 
     def close(self, source: SourceKey, held: Held, part: WindowState) -> None:
         """Merge a final sketch."""
         if source not in self._partials:
             self._partials[source] = Partial(self.half_life)
         self._partials[source].close(held, part)
-        self.closed_rows += held.header.rows
+        self.closed.add(held.header)
+
+    def tally(self, open_sketches: Mapping[SourceKey, list[Held]]) -> Tally:
+        """Return the rows of closed and open blocks."""
+        found = self.closed.copy()
+        for part in open_sketches.values():
+            for held in part:
+                found.add(held.header)
+        return found
+
+    def compared(self, pairs: Mapping[SourceKey, list[Pair]]) -> Compared | None:
+        """Return both sums of what was sketched both ways, ``pairs`` of open blocks included."""
+        if self._calibration is None and not pairs:
+            return None
+        full = {source: [pair.full for pair in found] for source, found in pairs.items()}
+        light = {source: [pair.light for pair in found] for source, found in pairs.items()}
+        states = self.side("full").state(full), self.side("light").state(light)
+        if states[0] is None or states[1] is None:
+            return None
+        return Compared(states[0], states[1], self.side("light").tally(light))
 
     def sources(self) -> list[SourceKey]:
         """Return the sources that have closed blocks here, in order."""
@@ -229,8 +281,8 @@ class View:
 
     def take_over(self, other: View) -> None:
         """Become the other view, which is used no more."""
-        self._partials, self.closed_rows = other._partials, other.closed_rows
-        self.published = other.published
+        self._partials, self.closed = other._partials, other.closed
+        self.published, self._calibration = other.published, other._calibration
 
     def restore(self, source: SourceKey, share: Share) -> None:
         """Begin with these closed blocks of a source."""
@@ -258,6 +310,21 @@ class View:
         return result
 
 
+class Pair(NamedTuple):
+    """Two sketches of the same rows of one pane."""
+
+    full: Held
+    light: Held
+
+
+class Compared(NamedTuple):
+    """The same rows of a view, sketched in full and lightly; ``tally`` counts the light ones."""
+
+    full: WindowState
+    light: WindowState
+    tally: Tally
+
+
 class WindowedView:
     """Tumbling or hopping windows: one view per span that can still change."""
 
@@ -277,12 +344,18 @@ class WindowedView:
         ]
 
     def close(
-        self, source: SourceKey, held: Held, part: WindowState, *, again: bool = False
+        self,
+        source: SourceKey,
+        held: Held,
+        part: WindowState,
+        *,
+        again: bool = False,
+        side: Side = "all",
     ) -> None:
         """Merge a final sketch into the windows that still take rows; ``again``: but for whole ones."""
         for span in self.spans.spans_of(held.header.pane):
             if span in self.views and not (again and span in self.whole):
-                self.views[span].close(source, held, part)
+                self.views[span].side(side).close(source, held, part)
 
     def drop(self, span: Span) -> None:
         """Forget a window."""
