@@ -17,7 +17,7 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 
 #: Blocks that a budget is cut into at least, before blocks grow to all m shifts.
-BLOCKS = 6
+BLOCKS = 4
 
 
 @dataclass(frozen=True)

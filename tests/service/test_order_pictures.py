@@ -1,0 +1,97 @@
+"""The pictures of OrdShap are well-formed, safe, and show what the message holds."""
+
+from __future__ import annotations
+
+import io
+import re
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from attributary.schemas.explanation import LocalOrder, OrderImportance, OrdShapResult
+from attributary.service.order_pictures import order_html
+from attributary.service.order_table import order_tables
+
+HOSTILE = "<script>alert('x')</script>\x1b[31m"
+
+
+def result(columns: int = 3, gamma: bool = True) -> OrdShapResult:
+    features = [
+        OrderImportance(
+            feature=name,
+            value=value,
+            value_importance=worth,
+            position_importance=-worth / 4,
+            value_stderr=0.1,
+            position_stderr=None,
+            gamma=[worth * k for k in range(columns - 1)] + [None] if gamma else None,
+        )
+        for name, value, worth in ((HOSTILE, "a & b", 1.0), ("w1", 2.5, -2.0), ("w2", None, 0.0))
+    ]
+    entry = LocalOrder(
+        instance=0,
+        id=None,
+        output="mood",
+        prediction=1.5,
+        base_value=0.25,
+        completeness_gap=0.0,
+        positions=[10.0 * k for k in range(columns)],
+        features=features,
+    )
+    return OrdShapResult(explanations=[entry], notes=["A masked feature shows 0 & nothing."])
+
+
+def svgs(page: str) -> list[ElementTree.Element]:
+    found = re.findall(r"<svg.*?</svg>", page, re.S)
+    return [ElementTree.fromstring(part) for part in found]  # noqa: S314 - our own
+
+
+def test_a_heat_map_with_a_cell_for_each_position_and_a_scatter() -> None:
+    page = order_html(result(), "OrdShap & more")
+    assert "<title>OrdShap &amp; more</title>" in page
+    assert "<script" not in page
+    heat, scatter = svgs(page)
+    space = "{http://www.w3.org/2000/svg}"
+    cells = heat.findall(f"{space}rect")
+    assert len(cells) == 9
+    # γ: 0, 1, none / 0, -2, none / 0, 0, none: the strongest cell is full blue, 0 is neutral.
+    fills = [cell.get("fill") for cell in cells]
+    assert fills[0] == fills[6] == "#f7f7f7"
+    assert fills[4] == "#2166ac"
+    assert fills[2] == fills[5] == "#ddd"
+    titles = [cell.findtext(f"{space}title") for cell in cells]
+    assert titles[4] == "w1 = 2.5, position 10: -2"
+    dots = scatter.findall(f"{space}circle")
+    assert len(dots) == 3
+    across = [float(dot.get("cx", "nan")) for dot in dots]
+    up = [float(dot.get("cy", "nan")) for dot in dots]
+    assert across[1] < across[2] < across[0]
+    # Down is larger: -2 has the largest position importance.
+    assert up[1] < up[2] < up[0]
+
+
+@pytest.mark.parametrize("columns", [1, 3, 400])
+def test_any_number_of_positions(columns: int) -> None:
+    for element in svgs(order_html(result(columns), "t")):
+        width = float(element.get("width", "nan"))
+        assert 0 < width < 1_000
+
+
+def test_least_squares_has_no_heat_map() -> None:
+    assert len(svgs(order_html(result(gamma=False), "t"))) == 1
+
+
+def test_the_terminal_shows_importances_and_blocks() -> None:
+    out = io.StringIO()
+    Console(file=out, width=120, force_terminal=False).print(order_tables(result(4)))
+    text = out.getvalue()
+    assert "\x1b" not in text
+    lines = [line for line in text.splitlines() if "w1" in line]
+    assert "-2 ± 0.2" in lines[0]
+    assert "+0.5" in lines[0]
+    # 0, -2, -4, none between -4 and 2.
+    assert "▆▃▁ " in lines[0]
+    out = io.StringIO()
+    Console(file=out, width=160).print(order_tables(result(400), rows=2))
+    assert "and 1 more" in out.getvalue()
