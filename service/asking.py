@@ -17,11 +17,12 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from attributary.schemas.errors import ConfigurationError
-from attributary.schemas.explanation import Explanation, Progress
+from attributary.schemas.explanation import Explanation, OrdShapResult, Progress
 from attributary.schemas.request import Instance, MethodName, StreamWindow
 from attributary.service.explainer import Explainer
 from attributary.service.explanation_tables import explanation_view
 from attributary.service.instance_files import read_instances
+from attributary.service.order_pictures import order_html
 from attributary.service.printable import printable
 from attributary.service.reach import require_broker
 from attributary.service.registry import find_card
@@ -53,8 +54,12 @@ class Question:
     high: bool
 
 
-def ask(settings: Settings, question: Question, *, top: int, as_json: bool) -> int:
+def ask(
+    settings: Settings, question: Question, *, top: int, as_json: bool, save: Path | None = None
+) -> int:
     """Ask, print the answer, and return the exit code: 0 for a result, else 1.
+
+    ``save`` is an HTML file to draw the answer into (ordshap).
 
     ConfigurationError: what was given cannot be sent. BrokerError, NoAnswerError: nobody answers.
     """
@@ -65,11 +70,18 @@ def ask(settings: Settings, question: Question, *, top: int, as_json: bool) -> i
         )
     if question.background is not None and question.window is not None and not question.sample:
         raise ConfigurationError("--background and --window both name the background: choose one")
+    if save is not None and (question.method != "ordshap" or save.suffix != ".html"):
+        raise ConfigurationError(
+            f"--save draws what --method ordshap answers into a file *.html, got {str(save)!r} for "
+            f"{question.method}"
+        )
     window = parse_window(question.window)
     parameters = _parameters(question.parameters)
     require_broker(settings.connection)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     answer = asyncio.run(_ask(settings, question, window, parameters, quiet=as_json))
+    if save is not None and isinstance(answer.result, OrdShapResult):
+        save.write_text(order_html(answer.result, f"OrdShap: {question.model}"), encoding="utf-8")
     if as_json:
         print(answer.to_bytes().decode(), flush=True)
     elif answer.outcome == "result":

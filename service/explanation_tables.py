@@ -18,6 +18,7 @@ from attributary.schemas.explanation import (
     OrdShapResult,
     TExplainerResult,
 )
+from attributary.service.order_strip import extremes, strip
 from attributary.service.printable import printable
 
 _NAME, _VALUE, _BAR = 28, 14, 20
@@ -91,7 +92,8 @@ def _sum(local: LocalContributions) -> Text:
 def _orders(local: LocalOrder, top: int) -> Table:
     ranked = sorted(local.features, key=lambda one: -abs(one.value_importance))[:top]
     largest = max((abs(one.value_importance) for one in ranked), default=0.0)
-    table = _table("feature", "value", "value's part", "", "per position")
+    low, high = extremes(local)
+    table = _table("feature", "value", "value's part", "", "per position", "worth by position")
     for one in ranked:
         table.add_row(
             printable(one.feature, _NAME),
@@ -99,6 +101,7 @@ def _orders(local: LocalOrder, top: int) -> Table:
             _with_error(one.value_importance, one.value_stderr),
             _bar(one.value_importance, largest),
             _with_error(one.position_importance, one.position_stderr),
+            Text(strip(one.gamma or [], low, high)),
         )
     return table
 

@@ -71,6 +71,12 @@ import click
 @click.option(
     "--top", type=click.IntRange(1), default=15, show_default=True, help="Features shown."
 )
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE.html",
+    help="Draw what ordshap answers: worth by position as a heat map, value against position.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The answer as one line of JSON.")
 def explain(
     model: str,
@@ -86,6 +92,7 @@ def explain(
     timeout: float,
     high: bool,
     top: int,
+    save: Path | None,
     as_json: bool,
 ) -> int:
     """Ask a request worker why the model says what it says of a row.
@@ -101,6 +108,7 @@ def explain(
       attributary explain --model churn --sample 1 --window 24h
       echo '{"age": 41, "plan": "pro"}' | attributary explain --model churn --instance -
       attributary explain --model churn --instance rows.csv --background train.csv --json
+      attributary explain --model mood --sample 1 --method ordshap --parameter mask=[PAD] --save mood.html
 
     Exit code 0: there is a result; 1: the answer is an error, or came too late; 2: it could not be asked;
     130: taken back with Ctrl-C.
@@ -126,4 +134,5 @@ def explain(
         ),
         top=top,
         as_json=as_json,
+        save=save,
     )

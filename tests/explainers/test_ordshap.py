@@ -235,8 +235,8 @@ def test_permutation_comes_close_with_far_fewer_calls(units: int) -> None:
 
 
 def test_intervals_cover_and_estimates_are_unbiased() -> None:
-    """200 repetitions of 5 units at two budgets: blocks of part of the shifts, and of all."""
-    units, repetitions = 5, 100
+    """120 repetitions of 5 units at two budgets: blocks of part of the shifts, and of all."""
+    units, repetitions = 5, 60
     game, x = random_game(units, 9), np.arange(1, units + 1)
     truth = exact(game, x)
     # One table of all values, so that the repetitions cost nothing.
@@ -264,9 +264,9 @@ def test_intervals_cover_and_estimates_are_unbiased() -> None:
             sizes.append([found.value_stderr, found.position_stderr])
         error, stderr = np.array(errors), np.array(sizes)
         covered = (np.abs(error) <= 1.96 * stderr).mean(axis=(0, 2))
-        # 500 intervals, dependent within a repetition: a standard error of about 1.3 points.
-        assert (covered > 0.91).all(), covered
-        assert (covered < 0.985).all(), covered
+        # 300 intervals, dependent within a repetition: a standard error of about 1.7 points.
+        assert (covered > 0.90).all(), covered
+        assert (covered < 0.995).all(), covered
         bias = error.mean(axis=0) / (error.std(axis=0) / np.sqrt(repetitions))
         assert np.abs(bias).max() < 3.7
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import re
 from xml.etree import ElementTree
 
 import pytest
-from rich.console import Console
 
 from attributary.schemas.explanation import LocalOrder, OrderImportance, OrdShapResult
 from attributary.service.order_pictures import order_html
-from attributary.service.order_table import order_tables
+from attributary.service.order_strip import extremes, strip
 
 HOSTILE = "<script>alert('x')</script>\x1b[31m"
 
@@ -82,16 +80,12 @@ def test_least_squares_has_no_heat_map() -> None:
     assert len(svgs(order_html(result(gamma=False), "t"))) == 1
 
 
-def test_the_terminal_shows_importances_and_blocks() -> None:
-    out = io.StringIO()
-    Console(file=out, width=120, force_terminal=False).print(order_tables(result(4)))
-    text = out.getvalue()
-    assert "\x1b" not in text
-    lines = [line for line in text.splitlines() if "w1" in line]
-    assert "-2 ± 0.2" in lines[0]
-    assert "+0.5" in lines[0]
-    # 0, -2, -4, none between -4 and 2.
-    assert "▆▃▁ " in lines[0]
-    out = io.StringIO()
-    Console(file=out, width=160).print(order_tables(result(400), rows=2))
-    assert "and 1 more" in out.getvalue()
+def test_strips_share_their_extremes() -> None:
+    local = result(4).explanations[0]
+    low, high = extremes(local)
+    assert (low, high) == (-4.0, 2.0)
+    # 0, -2, -4 and nothing.
+    assert strip(local.features[1].gamma or [], low, high) == "▆▃▁ "
+    assert strip([1.0], 1.0, 1.0) == "▁"
+    assert strip([], 0.0, 0.0) == ""
+    assert len(strip([0.0] * 400, 0.0, 1.0)) == 40
