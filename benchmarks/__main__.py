@@ -17,6 +17,7 @@ from benchmarks import (
     journal,
     machine,
     ordshap_calls,
+    ordshap_tokens,
     report,
     state,
     streaming_maths,
@@ -34,6 +35,7 @@ SUITES = [
     t_explainer.SUITE,
     explain_speed.SUITE,
     ordshap_calls.SUITE,
+    ordshap_tokens.SUITE,
 ]
 
 

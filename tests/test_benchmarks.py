@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = {
     "performance": ("throughput", "state", "accuracy", "coverage"),
-    "results": ("t_explainer", "speed"),
+    "results": ("t_explainer", "speed", "ordshap-calls", "ordshap-tokens"),
 }
 
 
@@ -184,3 +184,17 @@ def test_the_whole_way_is_measured_and_its_floors_are_told() -> None:
     assert 50 * 2**20 < found["rss"] < 2 * 2**30
     assert "| embedded | at least 15,000 | 100,000 | yes |" in fast
     assert "| 10,000 | **no** |" in slow
+
+
+def test_ordshap_tells_the_tokens_apart(folder: Path) -> None:
+    path = folder / "results" / "ordshap-tokens.json"
+    for case in json.loads(path.read_text(encoding="utf-8"))["cases"].values():
+        assert case["ordshap"]["recognised"] == [1.0] * 7
+    path = folder / "results" / "ordshap-calls.json"
+    for case in json.loads(path.read_text(encoding="utf-8"))["cases"].values():
+        ours = case["lines"]["ours"][-1]
+        for peer in ("the paper's sampling", "the paper's least squares"):
+            theirs = case["lines"][peer][-1]
+            for which in range(2):
+                cost = theirs["error"][which] ** 2 * theirs["calls"]
+                assert ours["error"][which] ** 2 * ours["calls"] < cost
