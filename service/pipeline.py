@@ -56,7 +56,9 @@ class Pipeline:
             self._say("topics", difference)
         with self._supervisor as supervisor:
             for index in range(self._workers):
-                supervisor.start(f"stream-{index + 1}", self._arguments(index))
+                supervisor.start(f"stream-{index + 1}", self._arguments("stream", index))
+            if settings.models.roots or settings.models.server_hosts:
+                supervisor.start("requests", self._arguments("ondemand", self._workers))
             if supervisor.wait_ready(_READY_SECONDS):
                 self._say("ready", "publish and tail from another shell; Ctrl-C stops everything")
                 while not supervisor.stopping.wait(0.2) and self._failure() is None:
@@ -68,15 +70,17 @@ class Pipeline:
         if failure is not None:
             raise BrokerError(failure)
 
-    def _arguments(self, index: int) -> list[str]:
+    def _arguments(self, command: str, index: int) -> list[str]:
         settings = self._settings
         port = settings.metrics_port + index if settings.metrics_port else 0
+        roots = settings.models.roots if command == "ondemand" else ()
         config = [] if self._config is None else ["--config", str(self._config)]
         return [
             "attributary.service", *config,
             "--bootstrap", settings.connection.bootstrap,
             "--prefix", settings.topic_prefix,
-            "stream", "--metrics-host", settings.metrics_host, "--metrics-port", str(port),
+            command, "--metrics-host", settings.metrics_host, "--metrics-port", str(port),
+            *(part for root in roots for part in ("--model-root", str(root))),
         ]  # fmt: skip
 
     def _output(self, name: str, line: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,12 +27,25 @@ if TYPE_CHECKING:
     "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes."
 )
 @click.option(
+    "--model-root",
+    "roots",
+    multiple=True,
+    type=click.Path(),
+    help="A folder with models: starts a worker that explains them on request (attributary explain).",
+)
+@click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     help="Port of the first worker's /metrics, and upwards from it; 0 takes free ones.",
 )
 @help_settings_option
-def up(port: int, bootstrap: str | None, workers: int, metrics_port: int | None) -> None:
+def up(
+    port: int,
+    bootstrap: str | None,
+    workers: int,
+    roots: tuple[str, ...],
+    metrics_port: int | None,
+) -> None:
     """Start a broker in memory, the topics and the workers, until Ctrl-C or SIGTERM.
 
     Then `attributary publish` and `attributary tail` in another shell need no address. The broker holds its
@@ -53,7 +66,10 @@ def up(port: int, bootstrap: str | None, workers: int, metrics_port: int | None)
             require_plain(given.connection)
             broker = stack.enter_context(EmbeddedBroker(port))
             address = broker.bootstrap
-        settings = current_settings({"connection": {"bootstrap": address}})
+        overrides: dict[str, Any] = {"connection": {"bootstrap": address}}
+        if roots:
+            overrides["models"] = {"roots": roots}
+        settings = current_settings(overrides)
         if metrics_port is not None:
             settings = settings.model_copy(update={"metrics_port": metrics_port})
         Pipeline(settings, options.config, workers, broker, _say).run()

@@ -54,13 +54,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A stream to publish. ``rows`` are in the order in which they are sent."""
+    """A stream to publish. ``rows`` are in the order in which they are sent.
+
+    ``model``: the model itself as an XGBoost UBJ file, where it can be explained on request.
+    """
 
     card: ModelCard
     rows: Rows
     unit: str
     description: str
     drift: str
+    model: bytes | None = None
 
     def batches(self, size: int, stop: int | None = None) -> Iterator[Rows]:
         """Yield the first ``stop`` rows (default: all) in order, ``size`` at a time."""

@@ -27,6 +27,7 @@ TRAINING_MONTHS = 2
 RARE_SHARE = 0.002  # of the training flights: about 100
 DAY = 86_400.0
 TREES, DEPTH, LEARNING_RATE = 60, 6, 0.15
+SAMPLES = 20  # rows kept per pane, for what explanations are compared with
 
 # The groups are blocks: a block's score says how its features move the output together.
 NUMERIC = {
@@ -56,7 +57,7 @@ def flights(*, seed: int = 0, every: int = 1) -> Dataset:
     table = _joined().iloc[::every]
     training = (table["month"] <= TRAINING_MONTHS).to_numpy()
     levels = {name: _levels(table.loc[training, name].astype(str).tolist()) for name in CATEGORICAL}
-    margin = _predict(table, training, levels, seed)
+    margin, model = _predict(table, training, levels, seed)
     rows = _rows(table, margin)
     order = np.argsort(rows.times, kind="stable")
     stream = rows.where(order[~training[order]])
@@ -70,6 +71,7 @@ def flights(*, seed: int = 0, every: int = 1) -> Dataset:
             "February predicts the arrival delay in minutes"
         ),
         drift="none injected: the seasons bring it (temperature, dew point, summer delays)",
+        model=model,
     )
 
 
@@ -115,8 +117,8 @@ def _predict(
     training: npt.NDArray[np.bool_],
     levels: dict[str, list[str]],
     seed: int,
-) -> Numbers:
-    """Return the prediction (n,) in minutes for every row, of a model trained on some of them."""
+) -> tuple[Numbers, bytes]:
+    """Return the prediction (n,) in minutes for every row, of a model trained on some of them, and that."""
     pandas, xgboost = needed("pandas"), needed("xgboost")
     frame = table[list(NUMERIC)].astype(float)
     for name, known in levels.items():
@@ -138,7 +140,7 @@ def _predict(
         num_boost_round=TREES,
     )
     found = booster.predict(xgboost.DMatrix(frame, enable_categorical=True))
-    return np.asarray(found, dtype=np.float64)
+    return np.asarray(found, dtype=np.float64), bytes(booster.save_raw("ubj"))
 
 
 def _card(levels: dict[str, list[str]]) -> ModelCard:
@@ -157,4 +159,5 @@ def _card(levels: dict[str, list[str]]) -> ModelCard:
         pane_seconds=7 * DAY,
         allowed_lateness_seconds=28 * DAY,
         windows=[Hopping(seconds=28 * DAY, hop_seconds=7 * DAY), Lifetime()],
+        samples=SAMPLES,
     )

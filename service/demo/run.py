@@ -7,15 +7,19 @@ import contextlib
 import gc
 import os
 import signal
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
+from attributary.schemas.card import ModelCard
 from attributary.schemas.errors import BrokerError
+from attributary.service.artefacts import artefact_of
 from attributary.service.demo.dataset import Dataset
 from attributary.service.demo.display import console
 from attributary.service.demo.flights import flights
@@ -39,6 +43,7 @@ _LAST_LINES = 20
 # Of --seconds, what is kept for counting the last rows.
 _RESERVE_SECONDS, _RESERVE_SHARE = 5.0, 0.3
 _PARTITIONS = 2
+_STREAM, _REQUESTS = "worker", "request worker"
 # Rows come a few hundred to a message and a year passes in a minute: blocks of a few thousand rows let
 # the grid follow the seasons. Finer digests cost little on so few columns, and sharpen the centres.
 _WORKER_SETTINGS = {
@@ -70,13 +75,14 @@ def run_demo(options: DemoOptions) -> int:
         # First of all, so that a signal at any moment ends what has been started.
         workers = _Workers(shown)
         stack.enter_context(workers.supervisor)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="attributary-")))
         stack.callback(broker.stop)
         stack.callback(workers.stop)
         with _step(shown, "starting a broker in memory and the workers"):
             broker.start()
             settings = _settings(broker)
             asyncio.run(create_topics(settings.connection, settings.topics, settings.layout))
-            workers.start(settings)
+            workers.start(settings, folder if options.dataset == "flights" else None)
         seconds = _streaming_seconds(options)
         loading = _step(shown, f"loading {options.dataset} and training its model")
         with _interruptible(workers.supervisor), loading:
@@ -84,12 +90,29 @@ def run_demo(options: DemoOptions) -> int:
         with _step(shown, "waiting for the workers"):
             if not workers.ready():
                 return INTERRUPTED
-            asyncio.run(send_card(settings.connection, settings.topics, dataset.card))
+            card = _with_model(dataset, folder)
+            asyncio.run(send_card(settings.connection, settings.topics, card))
         shown.print(f"\n{dataset.description}.")
         shown.print(f"Drift: {dataset.drift}.")
-        shown.print(f"Broker {broker.bootstrap}, metrics {workers.metrics}\n")
+        shown.print(f"Broker {broker.bootstrap}, metrics {workers.metrics}")
+        if card.artefact is not None:
+            shown.print("Why one of these predictions? While it runs, in another shell:")
+            shown.print(
+                f"  attributary --bootstrap {broker.bootstrap} explain --model {card.model} --sample 1"
+            )
+        shown.print()
         outcome = _stream(options, settings, dataset, seconds, workers, shown)
     return 0 if report(dataset, outcome, shown) else INEXACT
+
+
+def _with_model(dataset: Dataset, folder: Path) -> ModelCard:
+    """Return the card, with the model's file in ``folder`` where there is one."""
+    if dataset.model is None:
+        return dataset.card
+    path = folder / f"{dataset.card.model}.ubj"
+    path.write_bytes(dataset.model)
+    artefact = artefact_of(str(path)).model_copy(update={"categories": "codes"})
+    return dataset.card.model_copy(update={"artefact": artefact})
 
 
 def _settings(broker: EmbeddedBroker) -> Settings:
@@ -145,18 +168,19 @@ class _Workers:
         self._shown = shown
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
 
-    def start(self, settings: Settings) -> None:
-        """Start one worker that does everything."""
+    def start(self, settings: Settings, models: Path | None) -> None:
+        """Start one worker for all that streams, and one for requests where there are ``models``."""
+        common = [
+            "attributary.service", "--bootstrap", settings.connection.bootstrap,
+            "--prefix", settings.topic_prefix,
+        ]  # fmt: skip
+        served = ["--metrics-host", settings.metrics_host, "--metrics-port"]
         with _environment(_WORKER_SETTINGS):
-            self.supervisor.start(
-                "worker",
-                [
-                    "attributary.service", "--bootstrap", settings.connection.bootstrap,
-                    "--prefix", settings.topic_prefix,
-                    "stream", "--metrics-host", settings.metrics_host,
-                    "--metrics-port", str(settings.metrics_port),
-                ],
-            )  # fmt: skip
+            stream = [*common, "stream", *served, str(settings.metrics_port)]
+            self.supervisor.start(_STREAM, stream)
+            if models is not None:
+                requests = [*common, "ondemand", "--model-root", str(models), *served, "0"]
+                self.supervisor.start(_REQUESTS, requests)
 
     def ready(self) -> bool:
         """Wait for the workers; False on a signal. BrokerError where one ends or takes too long."""
@@ -177,7 +201,7 @@ class _Workers:
             for line in self._lines:
                 self._shown.print(line, markup=False)
             raise BrokerError(
-                f"the worker ended by itself (exit code {child.process.returncode}); "
+                f"the {child.name} ended by itself (exit code {child.process.returncode}); "
                 "its last lines are above"
             )
 
@@ -186,9 +210,9 @@ class _Workers:
         for name in self.supervisor.stop(_WORKER_SECONDS):
             self._shown.print(f"{name} did not stop in time and was killed")
 
-    def _output(self, _name: str, line: str) -> None:
+    def _output(self, name: str, line: str) -> None:
         self._lines.append(line)
-        if line.startswith(READY):
+        if name == _STREAM and line.startswith(READY):
             self.metrics = line.rpartition(" ")[2]
 
 
