@@ -51,6 +51,9 @@ def worker(connection: Connection, topics: Topics) -> Iterator[Running]:
         ATTRIBUTARY_TOPIC_PREFIX=topics.rows.removesuffix("rows"),
         ATTRIBUTARY_INGEST__GRID_WAIT_SECONDS="1",
         ATTRIBUTARY_INGEST__FLUSH_SECONDS="0.5",
+        # Results of a hundred models can hold a busy machine's worker up for longer than a short session.
+        ATTRIBUTARY_INGEST__SESSION_SECONDS="15",
+        ATTRIBUTARY_MERGE__SESSION_SECONDS="15",
         ATTRIBUTARY_LOG_LEVEL="warning",
     )
     try:
