@@ -30,7 +30,8 @@ def stream(roles: tuple[str, ...], metrics_host: str | None, metrics_port: int |
 
     Start as many as there is work for, on any machines: they share the partitions of the topics,
     and another one takes over where one stops or dies. The topics must exist (attributary topics create).
-    ATTRIBUTARY_INGEST__LIGHTWEIGHT=behind lets ingest sketch a fraction of the rows while it lags; all are counted.
+    ATTRIBUTARY_INGEST__LIGHTWEIGHT=behind lets ingest sketch a fraction of the rows while it lags; all are
+    counted.
     /metrics, /healthz and /readyz are served for Prometheus and for whoever supervises the process.
     """
     import asyncio

@@ -50,6 +50,8 @@ _HAPPENS = {
     "truncated before it was counted": 20,
     "lost before it was read": 5,
     "commit moved back": 5,
+    "thinned": 50,
+    "compared": 50,
 }
 _happened: Counter[str] = Counter()
 
@@ -143,11 +145,28 @@ def _lower_wins(add: Patched) -> Patched:
     return faulty
 
 
+def _mixing(take: Patched) -> Patched:
+    def faulty(sketches: OpenSketches, source: tuple[str, int], block: int) -> list[Held]:
+        variants = [held for held in sketches.variants() if held.header.block == block]
+        best: dict[int, Held] = {}
+        for held in take(sketches, source, block):
+            best[held.header.pane] = held
+        for held in variants:
+            header, known = held.header, best.get(held.header.pane)
+            same = (header.topic, header.partition) == source
+            if same and known is not None and header.rows >= known.header.rows:
+                best[header.pane] = held
+        return [best[pane] for pane in sorted(best)]
+
+    return faulty
+
+
 @pytest.mark.parametrize(
     ("kind", "method", "plant"),
     [
         (OpenSketches, "add", _adding),
         (OpenSketches, "add", _lower_wins),
+        (OpenSketches, "take", _mixing),
         (SourceLedger, "is_closed", lambda _: lambda ledger, block: False),
         (SourceLedger, "drop_truncated", lambda _: lambda ledger: []),
         (ModelMerge, "holds", lambda _: lambda *_: True),
@@ -155,6 +174,7 @@ def _lower_wins(add: Patched) -> Patched:
     ids=[
         "adds instead of replacing",
         "keeps the lower sketch",
+        "takes panes of several variants",
         "counts a closed block again",
         "counts a truncated block twice",
         "closes a block without its sketches",

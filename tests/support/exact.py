@@ -99,14 +99,27 @@ class ExactWindow:
         self.rows = rows
         self.sums = sums
         self.epochs = epochs
+        #: What rows stand for that are not just themselves.
+        self.weights: dict[int, int] = {}
         self._evaluated = evaluated
 
     def copy(self) -> ExactWindow:
         """Return an independent copy."""
-        return ExactWindow(self.rows[:], self.sums[:], set(self.epochs), self._evaluated)
+        other = ExactWindow(self.rows[:], self.sums[:], set(self.epochs), self._evaluated)
+        other.weights = dict(self.weights)
+        return other
+
+    def scaled(self, factor: float) -> ExactWindow:
+        """Return a copy whose rows stand for ``factor`` rows each, a whole number."""
+        other = self.copy()
+        whole = round(factor)
+        other.sums = [part * whole for part in self.sums]
+        other.weights = dict.fromkeys(self.rows, whole)
+        return other
 
     def merge(self, other: ExactWindow) -> None:
         """Add another window."""
+        self.weights |= other.weights
         self.rows += other.rows
         self.sums = [a + b for a, b in zip(self.sums, other.sums, strict=True)]
         self.epochs |= other.epochs

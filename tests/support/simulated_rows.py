@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from attributary.schemas.arrow import encode_arrow_rows
@@ -29,6 +29,8 @@ class SimulatedRow:
     values: tuple[float, float, float]
     #: It cannot be late for its window, in whatever order partitions are read.
     in_time: bool
+    #: Topic's partition, offset, and position in the record: what decides whether a light pass keeps it.
+    place: tuple[int, int, int] = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,13 @@ class Source:
     def _rows(self, model: str, written: Written, *, plain: bool) -> bytes:
         rng = self._rng
         rows = [self._row(model, plain) for _ in range(rng.randint(1, self._width))]
-        written.rows.extend(rows)
+        places = list(range(len(rows)))
         if not plain and rng.random() < _SHARE_ARROW:
             columns: dict[str, list[float]] = {
                 name: [row.values[at] for row in rows] for at, name in enumerate(("x0", "x1", "y"))
             }
             columns["_time"] = [row.time / 1000 for row in rows]
+            written.rows.extend(self._placed(rows, places))
             return encode_arrow_rows(model, columns, ["y"])
         found = [
             f'{{"model":"{model}","features":{{"x0":{row.values[0]},"x1":{row.values[1]}}},'
@@ -127,9 +130,18 @@ class Source:
             for row in rows
         ]
         if not plain and rng.random() < _SHARE_PARTLY_BAD:
-            found.insert(rng.randint(0, len(found)), f'{{"model":"{model}","outputs":1}}')
+            at = rng.randint(0, len(found))
+            found.insert(at, f'{{"model":"{model}","outputs":1}}')
+            places = [place + (place >= at) for place in places]
             written.rejected.append(("", "wrong_type"))
+        written.rows.extend(self._placed(rows, places))
         return (f"[{','.join(found)}]" if len(found) > 1 else found[0]).encode()
+
+    def _placed(self, rows: list[SimulatedRow], places: list[int]) -> list[SimulatedRow]:
+        return [
+            replace(row, place=(self.partition, self.end, place))
+            for row, place in zip(rows, places, strict=True)
+        ]
 
     def _row(self, model: str, plain: bool) -> SimulatedRow:
         time = self._clock - (0 if plain else self._rng.choice(_BEHIND))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from exact import ExactAccumulators, ExactWindow
 from simulated_rows import EDGES, FIRST, LATENESS, PANE, WINDOW, Numbers, Source, Values
 
-from attributary.schemas.attribution import WindowAttribution, WindowDrift
+from attributary.schemas.attribution import LightAgreement, WindowAttribution, WindowDrift
 from attributary.schemas.card import Baseline, Feature, Lifetime, ModelCard, Tumbling
 from attributary.schemas.grid import GridRecord
 from attributary.schemas.manifest import MANIFEST_KEY, Manifest
@@ -50,6 +50,8 @@ ACTIONS = {
     "restart_merge": 0.4,
 }
 _STEPS = 25
+# Schedules whose owners sketch a fraction of the rows, each as it likes.
+_SHARE_LIGHT = 0.4
 # Else a schedule is mostly about waiting for a grid.
 _SHARE_GRID_KNOWN = 0.7
 _WEIGHTS = list(ACTIONS.values())
@@ -79,6 +81,7 @@ class Owner:
     """One ingest process: its catalogue, how far it has read the grids, and its cores."""
 
     catalogue: ControlCatalogue
+    options: IngestOptions
     grids_read: int = 0
     cores: dict[int, PartitionIngest] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
@@ -129,24 +132,35 @@ class Merger:
         evaluated: list[ExactWindow] = []
         if isinstance(self.accumulators, ExactAccumulators):
             evaluated, self.accumulators.evaluated[:] = self.accumulators.evaluated[:], []
-            assert len(evaluated) == len(found)
-        for at, message in enumerate(found):
+        windows = iter(evaluated)
+        for message in found:
             if isinstance(message, WindowAttribution):
-                window = evaluated[at] if evaluated else None
-                self._note(message, window)
+                self._note(message, next(windows) if evaluated else None)
+                if evaluated and message.light_agreement is not None:
+                    self._note_compared(message.light_agreement, next(windows), next(windows))
+        assert next(windows, None) is None
         return found
 
     def _note(self, message: WindowAttribution, window: ExactWindow | None) -> None:
         rows = message.accounting.rows
         if window is not None:
-            assert len(window.rows) == rows, f"{rows} rows said, {len(window.rows)} counted"
-            assert len(set(window.rows)) == rows, "a row counts twice"
+            held = rows - message.accounting.rows_thinned
+            assert len(window.rows) == held, f"{held} rows said, {len(window.rows)} counted"
+            assert len(set(window.rows)) == held, "a row counts twice"
+            self._simulation.happened["thinned"] += held < rows
         start = message.window.start if message.window.kind == "tumbling" else None
         key = message.model, message.window.kind, start
         before = self.published.get(key)
         if before is not None and start is not None and not self._simulation.may_lose:
             assert message.revision > before.message.revision, "a window lost rows"
         self.published[key] = Published(message, window)
+
+    def _note_compared(self, said: LightAgreement, full: ExactWindow, light: ExactWindow) -> None:
+        assert (said.rows, said.rows_light) == (len(full.rows), len(light.rows))
+        assert set(light.rows) <= set(full.rows), "light scores of rows that the full ones lack"
+        assert not full.weights, "full scores of light sketches"
+        assert light.weights.keys() == set(light.rows)
+        self._simulation.happened["compared"] += 1
 
 
 class Simulation:
@@ -177,6 +191,9 @@ class Simulation:
         self.options = IngestOptions(
             block_offsets=block_offsets, block_seconds=15, grid_rows=8, grid_wait_seconds=1
         )
+        # Drawn apart, so that a schedule is the same with it and without.
+        self._light = random.Random(f"light {seed}")
+        self.light = self._light.random() < _SHARE_LIGHT
         self.merge_options = MergeOptions(idle_seconds=1e6, profile_features=0)
         #: What knows all of the control topics.
         self._informed = _informed(self.models, self.learn, values).copy()
@@ -208,7 +225,19 @@ class Simulation:
 
     def new_owner(self) -> Owner:
         """Return an ingest process that has read the control topics to their end."""
-        return Owner(self.new_catalogue(), len(self.grids))
+        return Owner(self.new_catalogue(), self._options(), len(self.grids))
+
+    def _options(self) -> IngestOptions:
+        """Return an owner's options, in a light schedule with a mode of its own."""
+        if not self.light:
+            return self.options
+        light = {
+            "lightweight": self._light.choice(("never", "behind", "behind", "always")),
+            "lightweight_fraction": self._light.choice((0.25, 0.5)),
+            "lightweight_above_lag": self._light.choice((1, 2, 4)),
+            "calibration_every": 3,
+        }
+        return self.options.model_copy(update=light)
 
     def run(self, steps: int = _STEPS) -> Simulation:
         """Let the schedule run, then drain it with one last owner."""
@@ -373,7 +402,7 @@ class Simulation:
             partition,
             start,
             owner.catalogue,
-            self.options,
+            owner.options,
             partitions=len(self.sources),
             accumulators=self.new_accumulators(),
             lost=0 if committed is None else start - committed,
@@ -395,7 +424,7 @@ class Simulation:
         records = source.read(owner.positions[partition], most)
         if records:
             owner.positions[partition] = records[-1].offset + 1
-            lost = core.add(records, self.now, source.beginning)
+            lost = core.add(records, self.now, source.beginning, end_offset=source.end)
         else:
             owner.positions[partition] = max(owner.positions[partition], source.beginning)
             lost = core.skip(owner.positions[partition], source.beginning)
