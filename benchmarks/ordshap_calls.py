@@ -217,8 +217,7 @@ def figures(results: dict[str, Any]) -> list[Figure]:
     return [
         Figure(
             name="ordshap-calls-" + result["game"].replace(" ", "-"),
-            alt=f"Error against model calls on the game {result['game']!r}, log-log, falling lines; "
-            "ours lies below the others.",
+            alt=f"Error against model calls on the game {result['game']!r}: a line an estimator.",
             panels=[
                 Panel(
                     title=f"{result['game']}: {what} importance",
