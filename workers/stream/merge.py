@@ -285,7 +285,8 @@ class MergePartition:
         self._partitions = dict(state.partitions)
         self._began = dict(state.began)
         self._superseded = Counter(state.superseded)
-        self._refused = set(state.refused)
+        if len(state.models) >= self._options.max_models:  # else the limit has been raised
+            self._refused = set(state.refused)
         self._sources = {each.source: SourceLedger.from_state(each) for each in state.ledgers}
         shares: dict[str, dict[SourceKey, ModelShares]] = {}
         for part, data in parts.items():
