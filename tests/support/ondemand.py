@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -18,6 +19,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.explanation import KIND_HEADER, Explanation, Progress
 from attributary.schemas.request import DEADLINE_HEADER, Cancellation, ExplanationRequest, Instance
 from attributary.schemas.topics import Topics
+from attributary.service.reader import Reader
 from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.ondemand.options import OnDemandOptions
 from attributary.workers.ondemand.worker import build_worker
@@ -92,9 +94,12 @@ class Sender:
 class Answers:
     """What lies in the explanations topic."""
 
-    def __init__(self, records: Iterable[ConsumerRecord]) -> None:
+    def __init__(self) -> None:
         self.final: dict[str, list[Explanation]] = {}
         self.progress: dict[str, list[Progress]] = {}
+
+    def add(self, records: Iterable[ConsumerRecord]) -> None:
+        """Take more records."""
         for record in records:
             if dict(record.headers)[KIND_HEADER] == FINAL:
                 answer = Explanation.from_bytes(record.value)
@@ -116,13 +121,21 @@ async def answers(
     """Return the answers once every id has a final one, and what else came by then."""
     wanted = set(ids)
     deadline = time.monotonic() + seconds
-    while True:
-        found = Answers(await read_topic_async(connection, topics.explanations))
-        if wanted <= found.final.keys():
-            return found
-        missing = sorted(wanted - found.final.keys())
-        assert time.monotonic() < deadline, f"no answer to {missing[:5]} ({len(missing)})"
-        await asyncio.sleep(0.1)
+    found = Answers()
+    reader = Reader(connection, [topics.explanations], from_beginning=True)
+    await reader.start()
+    try:
+        while not wanted <= found.final.keys():
+            missing = sorted(wanted - found.final.keys())
+            assert time.monotonic() < deadline, f"no answer to {missing[:5]} ({len(missing)})"
+            with contextlib.suppress(asyncio.TimeoutError):
+                found.add(await asyncio.wait_for(reader.read(), 1.0) or ())
+    finally:
+        await reader.stop()
+    # And what is there besides: a second answer to one of them, say.
+    every = Answers()
+    every.add(await read_topic_async(connection, topics.explanations))
+    return every
 
 
 class Worker:

@@ -139,6 +139,15 @@ class Answering:
                 update={"result": None, "error": failure, "outcome": "error"}
             )
             return self._record(job, smaller)
+        job.answer = message
+        return record
+
+    def count(self, job: Job) -> None:
+        """Count the job's answer, which is in the log now."""
+        message = job.answer
+        if message is None:
+            self._metrics.dead_letters.inc()
+            return
         # A label for every name that somebody asks for would be without end.
         known = message.model is not None and self._catalogue.card(message.model) is not None
         model = (message.model or "") if known else ""
@@ -148,11 +157,9 @@ class Answering:
         self._metrics.request_seconds.labels(message.method or "", message.outcome).observe(
             message.seconds
         )
-        return record
 
     def _dead_letter(self, job: Job, failure: Failure | None) -> Outgoing:
         """Return the request as a dead letter: it says no id that an answer could go to."""
-        self._metrics.dead_letters.inc()
         letter = DeadLetter(
             *job.origin,
             reason="bad_request" if failure is None else failure.code.value,

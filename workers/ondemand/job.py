@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from attributary.schemas.dead_letter import Origin
 from attributary.schemas.errors import RejectedError
-from attributary.schemas.explanation import ErrorCode
+from attributary.schemas.explanation import ErrorCode, Explanation
 from attributary.schemas.request import DEADLINE_HEADER, ExplanationRequest, RequestId
 from attributary.workers.ondemand.errors import (
     CancelledRequestError,
@@ -47,6 +47,7 @@ class Job:
     model_rows: int = 0
     background_rows: int = 0
     artefact_sha256: str | None = None
+    answer: Explanation | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     #: Its partition went to another worker, or this one stops: nobody wants its answer from here.
     lost: threading.Event = field(default_factory=threading.Event)

@@ -331,6 +331,7 @@ class RequestService(GroupService):
                 self._sending -= 1
                 await self._tell_ended()
             if sent:
+                self._answering.count(job)
                 self._done(job)
                 return
 
