@@ -141,7 +141,19 @@ def test_several_outputs_are_compared_one_by_one(start: Start) -> None:
 
 @pytest.mark.timeout(240)
 def test_flights_are_counted_exactly_and_scored_right(start: Start) -> None:
-    demo = start("--seconds", "14")
+    demo = start("--seconds", "30", "--rate", "2000")
+    command = demo.wait_for(r"attributary --bootstrap \S+ explain .*", 120)
+    demo.wait_for(r" [1-9][\d,]{4,} accepted")
+    explained = subprocess.run(
+        [sys.executable, "-m", "attributary.service", *command.split()[1:]],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert explained.returncode == 0, explained
+    assert "flight-delay · row 0 · arrival_delay = " in explained.stdout
+    assert "dep_delay" in explained.stdout
     assert demo.finish(200) == 0, demo.text
     assert_nothing_left(demo)
     published = assert_exact_and_right(demo, scores=104)
