@@ -1,6 +1,6 @@
 """Write what is generated: the dashboards' JSON and docs/metrics.md. ``--check`` says what is stale instead.
 
-    python deploy/build.py [--check]
+python deploy/build.py [--check]
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ Every process serves its metrics at `/metrics`, besides `/healthz` and `/readyz`
 `python deploy/build.py` from the code; nothing is edited by hand.
 
 - Times are seconds, sizes bytes, shares ratios from 0 to 1; counters end in `_total`.
-- `window` is the kind of window and its lengths: `tumbling_60s`, `hopping_300s_60s`, `decayed_3600s`, `lifetime`.
+- `window` is the kind of window and its lengths: `tumbling_60s`, `hopping_300s_60s`, `decayed_3600s`,
+  `lifetime`.
 - `reference` is what drift is measured against: `baseline` or `preceding`.
-- A model has at most `merge.series_per_model` series of scores and drift. The leading features take them; how many
-  were left out is in `attributary_features_not_exported`, and all of them are on the topics.
+- A model has at most `merge.series_per_model` series of scores and drift. The leading features take them;
+  how many were left out is in `attributary_features_not_exported`, and all of them are on the topics.
 - A model's series are removed when its partition moves to another worker, a feature's when it drops out.
 - The process's own `process_…` and `python_…` metrics come with them.
 """

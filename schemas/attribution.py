@@ -24,6 +24,12 @@ class Window(_Part):
     hop_seconds: float | None = None
     half_life_seconds: float | None = None
 
+    @property
+    def label(self) -> str:
+        """A short name of the kind and its lengths, such as tumbling_60s."""
+        lengths = (self.seconds, self.hop_seconds, self.half_life_seconds)
+        return "_".join([self.kind, *(f"{length:g}s" for length in lengths if length)])
+
 
 class Profile(_Part):
     """Dependence profile: the mean output where the feature lies in each of its cells."""

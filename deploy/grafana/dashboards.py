@@ -31,6 +31,12 @@ def _score(bound: str) -> str:
     )
 
 
+def _quantile(q: float, metric: str, *by: str) -> str:
+    labels = ", ".join(["le", *by])
+    rate = f"rate(attributary_{metric}_bucket[$__rate_interval])"
+    return f"histogram_quantile({q:g}, sum by ({labels}) ({rate}))"
+
+
 ATTRIBUTIONS = Dashboard(
     uid="attributary-attributions",
     title="Attributary / Attributions",
@@ -56,7 +62,8 @@ ATTRIBUTIONS = Dashboard(
         ),
         Panel(
             "Score of $feature",
-            "Co-movement ratio with its 95 % band. Above 50 % the output rises with the feature, below it falls.",
+            "Co-movement ratio with its 95 % band. Above 50 % the output rises with the feature, below it "
+            "falls.",
             (
                 Query(_score("-"), "lower"),
                 Query(_score("+"), "upper"),
@@ -153,7 +160,8 @@ DRIFT = Dashboard(
             "changed. Above 1 is more than chance.",
             (
                 Query(
-                    f"topk(10, attributary_psi_ratio{{{_DRIFT}}} / attributary_psi_critical_ratio{{{_DRIFT}}})",
+                    f"topk(10, attributary_psi_ratio{{{_DRIFT}}} "
+                    f"/ attributary_psi_critical_ratio{{{_DRIFT}}})",
                     "{{feature}}",
                 ),
             ),
@@ -161,7 +169,7 @@ DRIFT = Dashboard(
         ),
         Panel(
             "Inputs: PSI",
-            "Population-stability index over the grid's cells. By custom .1 is a small shift and .25 a large one.",
+            "Population-stability index over the grid's cells. By custom .1 is small, .25 is large.",
             (Query(f"topk(10, attributary_psi_ratio{{{_DRIFT}}})", "{{feature}}"),),
             "short",
         ),
@@ -257,7 +265,11 @@ PIPELINE = Dashboard(
         Panel(
             "Lag",
             "Records of each partition that no worker has read yet.",
-            (Query("sum by (topic, partition) (attributary_lag_records)", "{{topic}}/{{partition}}"),),
+            (
+                Query(
+                    "sum by (topic, partition) (attributary_lag_records)", "{{topic}}/{{partition}}"
+                ),
+            ),
             "short",
         ),
         Panel(
@@ -297,11 +309,11 @@ PIPELINE = Dashboard(
             "99th percentile of the time that a flush of sketches or a round of results takes.",
             (
                 Query(
-                    "histogram_quantile(0.99, sum by (le) (rate(attributary_flush_seconds_bucket[$__rate_interval])))",
+                    _quantile(0.99, "flush_seconds"),
                     "flush",
                 ),
                 Query(
-                    "histogram_quantile(0.99, sum by (le) (rate(attributary_publish_seconds_bucket[$__rate_interval])))",
+                    _quantile(0.99, "publish_seconds"),
                     "publish",
                 ),
             ),
@@ -372,7 +384,10 @@ ON_DEMAND = Dashboard(
             "Queue",
             "Requests that wait, and that are computed now.",
             (
-                Query("sum by (priority) (attributary_ondemand_queued_requests)", "waiting, {{priority}}"),
+                Query(
+                    "sum by (priority) (attributary_ondemand_queued_requests)",
+                    "waiting, {{priority}}",
+                ),
                 Query("sum(attributary_ondemand_in_flight_requests)", "in work"),
             ),
             "short",
@@ -382,11 +397,11 @@ ON_DEMAND = Dashboard(
             "Median and 95th percentile of the time that a request is computed, by method.",
             (
                 Query(
-                    "histogram_quantile(0.5, sum by (le, method) (rate(attributary_ondemand_request_seconds_bucket[$__rate_interval])))",
+                    _quantile(0.5, "ondemand_request_seconds", "method"),
                     "{{method}} p50",
                 ),
                 Query(
-                    "histogram_quantile(0.95, sum by (le, method) (rate(attributary_ondemand_request_seconds_bucket[$__rate_interval])))",
+                    _quantile(0.95, "ondemand_request_seconds", "method"),
                     "{{method}} p95",
                 ),
             ),
@@ -397,7 +412,7 @@ ON_DEMAND = Dashboard(
             "95th percentile of the time from the request to the start of the work.",
             (
                 Query(
-                    "histogram_quantile(0.95, sum by (le, priority) (rate(attributary_ondemand_waiting_seconds_bucket[$__rate_interval])))",
+                    _quantile(0.95, "ondemand_waiting_seconds", "priority"),
                     "{{priority}}",
                 ),
             ),

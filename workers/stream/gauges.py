@@ -2,111 +2,157 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from prometheus_client import Gauge
 
-from attributary.schemas.attribution import LightAgreement, WindowAttribution, WindowDrift
+from attributary.schemas.attribution import (
+    ColumnDrift,
+    FeatureScore,
+    LightAgreement,
+    WindowAttribution,
+    WindowDrift,
+)
 from attributary.workers.stream.metrics import StreamMetrics
 
 Labels = tuple[str, ...]
+Values = Sequence[float | None]
+
+
+class Family:
+    """Gauges with the same labels: a group's, and one name more. Names that drop out are removed."""
+
+    def __init__(self, *gauges: Gauge) -> None:
+        self._gauges = gauges
+        self._names: dict[Labels, set[str]] = {}
+
+    def set(self, group: Labels, rows: Mapping[str, Values]) -> None:
+        """Show these names of a group, each with a value per gauge; None has no series."""
+        for name in self._names.get(group, set()) - set(rows):
+            for gauge in self._gauges:
+                remove(gauge, (*group, name))
+        self._names[group] = set(rows)
+        for name, values in rows.items():
+            for gauge, value in zip(self._gauges, values, strict=True):
+                show(gauge, (*group, name), value)
+
+    def share(self, group: Labels, budget: int, most: int) -> int:
+        """Return how many names this group may show: its model's budget is split among its groups."""
+        self._names.setdefault(group, set())
+        groups = sum(other[0] == group[0] for other in self._names)
+        return min(most, max(budget // (groups * len(self._gauges)), 1))
+
+    def clear(self) -> None:
+        """Remove every series."""
+        for gauge in self._gauges:
+            gauge.clear()
+        self._names.clear()
 
 
 class ModelGauges:
     """Exports the newest windows of the models that this worker owns.
 
-    Per (model, output, kind of window) the ``most`` features at the top are exported; those that drop out
-    are removed, and what is left out is counted. A feature's drift is exported where its score is.
+    Per (model, output, window) the features at the top are exported, at most ``most`` and as many as the
+    model's ``budget`` of series allows, half of it for scores and half for drift; what is left out is
+    counted.
     """
 
-    def __init__(self, metrics: StreamMetrics, most: int) -> None:
+    def __init__(self, metrics: StreamMetrics, most: int, budget: int) -> None:
         self._metrics = metrics
         self._most = most
-        self._scores: dict[Labels, set[str]] = {}
-        self._drifts: dict[Labels, set[str]] = {}
+        self._half = budget // 2
+        m = metrics
+        self._scores = Family(
+            m.score, m.score_stderr, m.strength_low, m.rank, m.direction, m.effect, m.missing
+        )
+        self._groups = Family(m.group_score)
+        self._drifts = Family(m.psi, m.psi_critical, m.ks, m.ks_critical, m.missing_change)
+        self._light = (
+            (m.light_jaccard, "jaccard_at_8"),
+            (m.light_kendall, "kendall"),
+            (m.light_spearman, "spearman"),
+            (m.light_procrustes, "procrustes"),
+            (m.light_symmetric_kl, "symmetric_kl"),
+        )
+        self._single: tuple[Gauge, ...] = (
+            m.series_dropped, m.window_rows, m.window_end, m.window_thinned,
+            m.output_ks, m.output_ks_critical, m.output_psi, m.attribution_kendall,
+            m.drift_rows, m.drift_reference_rows, m.drift_time,
+            *(gauge for gauge, _ in self._light),
+            m.watermark, m.gaps,
+        )  # fmt: skip
 
     def attributions(self, message: WindowAttribution) -> None:
         """Export one message's scores."""
-        metrics = self._metrics
-        group = (message.model, message.output, message.window.kind)
-        kept = message.features[: self._most]
-        names = {feature.name for feature in kept}
-        for name in self._scores.get(group, set()) - names:
-            self._remove((metrics.score, metrics.score_stderr), (*group, name))
-        self._scores[group] = names
-        for feature in kept:
-            metrics.score.labels(*group, feature.name).set(feature.score)
-            if feature.stderr is not None:
-                metrics.score_stderr.labels(*group, feature.name).set(feature.stderr)
-        metrics.series_dropped.labels(*group).set(len(message.features) - len(kept))
+        m = self._metrics
+        group = (message.model, message.output, message.window.label)
+        kept = message.features[: self._scores.share(group, self._half, self._most)]
+        self._scores.set(group, {feature.name: _score(feature) for feature in kept})
+        self._groups.set(group, {g.name: (g.score,) for g in message.groups[: self._most]})
         rows = message.accounting.rows
-        metrics.window_thinned.labels(*group).set(
-            message.accounting.rows_thinned / rows if rows else 0.0
-        )
-        self._light(group, message.light_agreement)
-
-    def _light(self, group: Labels, found: LightAgreement | None) -> None:
-        """Export how far light scores agree with full ones; what is undefined has no series."""
-        metrics = self._metrics
-        for gauge, name in (
-            (metrics.light_jaccard, "jaccard_at_8"),
-            (metrics.light_kendall, "kendall"),
-            (metrics.light_spearman, "spearman"),
-            (metrics.light_procrustes, "procrustes"),
-            (metrics.light_symmetric_kl, "symmetric_kl"),
-        ):
-            value: float | None = getattr(found, name, None)
-            if value is None:
-                self._remove((gauge,), group)
-            else:
-                gauge.labels(*group).set(value)
+        m.series_dropped.labels(*group).set(len(message.features) - len(kept))
+        m.window_rows.labels(*group).set(rows)
+        m.window_end.labels(*group).set(message.window.end / 1000)
+        m.window_thinned.labels(*group).set(message.accounting.rows_thinned / rows if rows else 0.0)
+        self._agreement(group, message.light_agreement)
 
     def drift(self, message: WindowDrift) -> None:
         """Export one message's drift, of the features with the largest index."""
-        metrics = self._metrics
-        group = (message.model, message.window.kind, message.reference)
+        m = self._metrics
+        group = (message.model, message.window.label, message.reference)
         known = [column for column in message.features if column.psi is not None]
-        kept = sorted(known, key=lambda column: -(column.psi or 0.0))[: self._most]
-        names = {column.name for column in kept}
-        for name in self._drifts.get(group, set()) - names:
-            self._remove((metrics.psi, metrics.ks), (*group, name))
-        self._drifts[group] = names
-        for column in kept:
-            metrics.psi.labels(*group, column.name).set(column.psi or 0.0)
-            if column.ks is not None:
-                metrics.ks.labels(*group, column.name).set(column.ks)
-        output = (message.model, message.output, message.window.kind, message.reference)
-        if message.output_drift.ks is not None:
-            metrics.output_ks.labels(*output).set(message.output_drift.ks)
-        if message.attributions.kendall is not None:
-            metrics.attribution_kendall.labels(*output).set(message.attributions.kendall)
+        share = self._drifts.share(group, self._half, self._most)
+        kept = sorted(known, key=lambda column: -(column.psi or 0.0))[:share]
+        self._drifts.set(group, {column.name: _drift(column) for column in kept})
+        output = (message.model, message.output, message.window.label, message.reference)
+        show(m.output_ks, output, message.output_drift.ks)
+        show(m.output_ks_critical, output, message.output_drift.ks_critical)
+        show(m.output_psi, output, message.output_drift.psi)
+        show(m.attribution_kendall, output, message.attributions.kendall)
+        m.drift_rows.labels(*output).set(message.rows)
+        m.drift_reference_rows.labels(*output).set(message.reference_rows)
+        m.drift_time.labels(*output).set(message.computed_at / 1000)
 
     def forget(self) -> None:
         """Remove every series: another worker may own these models now."""
-        metrics = self._metrics
-        for gauge in (
-            metrics.score,
-            metrics.score_stderr,
-            metrics.series_dropped,
-            metrics.psi,
-            metrics.ks,
-            metrics.output_ks,
-            metrics.attribution_kendall,
-            metrics.window_thinned,
-            metrics.light_jaccard,
-            metrics.light_kendall,
-            metrics.light_spearman,
-            metrics.light_procrustes,
-            metrics.light_symmetric_kl,
-            metrics.watermark,
-            metrics.gaps,
-        ):
+        for family in (self._scores, self._groups, self._drifts):
+            family.clear()
+        for gauge in self._single:
             gauge.clear()
-        self._scores.clear()
-        self._drifts.clear()
 
-    @staticmethod
-    def _remove(gauges: tuple[Gauge, ...], labels: Labels) -> None:
-        for gauge in gauges:
-            try:
-                gauge.remove(*labels)
-            except KeyError:
-                continue
+    def _agreement(self, group: Labels, found: LightAgreement | None) -> None:
+        """Export how far light scores agree with full ones."""
+        for gauge, name in self._light:
+            show(gauge, group, getattr(found, name, None))
+
+
+def show(gauge: Gauge, labels: Labels, value: float | None) -> None:
+    """Set a series, or remove it where the value is undefined."""
+    if value is None:
+        remove(gauge, labels)
+    else:
+        gauge.labels(*labels).set(value)
+
+
+def remove(gauge: Gauge, labels: Labels) -> None:
+    """Remove a series, if it is there."""
+    try:
+        gauge.remove(*labels)
+    except KeyError:
+        return
+
+
+def _score(feature: FeatureScore) -> Values:
+    return (
+        feature.score,
+        feature.stderr,
+        feature.strength_low,
+        feature.rank,
+        feature.direction,
+        feature.effect,
+        feature.missing,
+    )
+
+
+def _drift(column: ColumnDrift) -> Values:
+    return column.psi, column.psi_critical, column.ks, column.ks_critical, column.missing_change

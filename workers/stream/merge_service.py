@@ -73,7 +73,7 @@ class MergeService(GroupService):
         self._options = options
         self._catalogue = catalogue
         self._metrics = metrics
-        self._gauges = ModelGauges(metrics, options.exported_features)
+        self._gauges = ModelGauges(metrics, options.exported_features, options.series_per_model)
         self._owned: dict[TopicPartition, _Owned] = {}
         self._snapshots = SnapshotStore(connection, topics.snapshots, self.producer, metrics)
         self._snapshot_due = time.monotonic() + options.snapshot_seconds

@@ -38,11 +38,27 @@ class StreamMetrics:
     snapshot_failures: Counter
     score: Gauge
     score_stderr: Gauge
+    strength_low: Gauge
+    rank: Gauge
+    direction: Gauge
+    effect: Gauge
+    missing: Gauge
+    group_score: Gauge
+    window_rows: Gauge
+    window_end: Gauge
     series_dropped: Gauge
     psi: Gauge
+    psi_critical: Gauge
     ks: Gauge
+    ks_critical: Gauge
+    missing_change: Gauge
     output_ks: Gauge
+    output_ks_critical: Gauge
+    output_psi: Gauge
     attribution_kendall: Gauge
+    drift_rows: Gauge
+    drift_reference_rows: Gauge
+    drift_time: Gauge
     window_thinned: Gauge
     light_jaccard: Gauge
     light_kendall: Gauge
@@ -127,13 +143,70 @@ class StreamMetrics:
             ),
             score=gauge("score_ratio", "Co-movement ratio of the newest window.", *scored),
             score_stderr=gauge("score_stderr_ratio", "Its standard error.", *scored),
+            strength_low=gauge(
+                "strength_low_ratio",
+                "Lower end of the interval of the strength |2 CIR - 1|: what features are ranked by.",
+                *scored,
+            ),
+            rank=gauge("rank", "Rank by strength_low; 1 leads.", *scored),
+            direction=gauge(
+                "direction",
+                "1: the output rises with the feature, -1: it falls, 0: neither.",
+                *scored,
+            ),
+            effect=gauge(
+                "effect",
+                "Mean output in the feature's upper quartile minus that in its lower, output units.",
+                *scored,
+            ),
+            missing=gauge(
+                "missing_ratio", "Share of the rows without a finite value of the feature.", *scored
+            ),
+            group_score=gauge(
+                "group_score_ratio",
+                "Co-movement ratio of a group of features.",
+                *scored[:3],
+                "group",
+            ),
+            window_rows=gauge("window_rows", "Rows of the newest window.", *scored[:3]),
+            window_end=gauge(
+                "window_end_timestamp_seconds",
+                "End of the newest window in event time, seconds since 1970.",
+                *scored[:3],
+            ),
             series_dropped=gauge(
                 "features_not_exported", "Features beyond the series budget.", *scored[:3]
             ),
             psi=gauge("psi_ratio", "Population-stability index of a feature.", *drifted),
+            psi_critical=gauge(
+                "psi_critical_ratio",
+                "What 5 % of windows exceed although nothing changed.",
+                *drifted,
+            ),
             ks=gauge("ks_ratio", "Kolmogorov-Smirnov distance of a feature.", *drifted),
+            ks_critical=gauge(
+                "ks_critical_ratio",
+                "What 5 % of windows exceed although nothing changed.",
+                *drifted,
+            ),
+            missing_change=gauge(
+                "missing_change_ratio", "Missing rate minus the reference's.", *drifted
+            ),
             output_ks=gauge(
                 "output_ks_ratio", "Kolmogorov-Smirnov distance of an output.", *compared
+            ),
+            output_ks_critical=gauge(
+                "output_ks_critical_ratio",
+                "What 5 % of windows exceed although nothing changed.",
+                *compared,
+            ),
+            output_psi=gauge(
+                "output_psi_ratio", "Population-stability index of an output.", *compared
+            ),
+            drift_rows=gauge("drift_rows", "Rows of the window compared.", *compared),
+            drift_reference_rows=gauge("drift_reference_rows", "Rows of its reference.", *compared),
+            drift_time=gauge(
+                "drift_timestamp_seconds", "When drift was computed, seconds since 1970.", *compared
             ),
             attribution_kendall=gauge(
                 "attribution_kendall_ratio",

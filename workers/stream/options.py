@@ -101,6 +101,9 @@ class MergeOptions(GroupOptions):
     exported_features: Count = Field(
         default=50, description="Features per output and window that Prometheus sees; the top ones."
     )
+    series_per_model: Annotated[int, Field(ge=100)] = Field(
+        default=4000, description="Series of scores and drift per model that Prometheus sees."
+    )
     profile_features: Annotated[int, Field(ge=0)] = Field(
         default=50, description="Dependence profiles are published for this many top features."
     )
