@@ -329,6 +329,28 @@ PIPELINE = Dashboard(
             "Bps",
         ),
         Panel(
+            "Rows left out of sketches",
+            "Share of the newest windows' rows that the lightweight mode left out; 0 while it is off.",
+            (
+                Query(
+                    "max by (model, window) (attributary_window_thinned_ratio)",
+                    "{{model}}, {{window}}",
+                ),
+            ),
+            "percentunit",
+        ),
+        Panel(
+            "Age of snapshots",
+            "Time since the state of each partition of sketches was last written down.",
+            (
+                Query(
+                    "time() - max by (partition) (attributary_snapshot_timestamp_seconds)",
+                    "{{partition}}",
+                ),
+            ),
+            "s",
+        ),
+        Panel(
             "Memory",
             "Resident memory of every process.",
             (

@@ -65,6 +65,7 @@ class IngestService(GroupService):
             self.consumer.seek(partition, start)
             lost = 0 if committed is None else start - committed
             self._cores[partition] = self._core(partition, start, lost)
+            self._metrics.lost.labels(*partition)  # 0 from the beginning: a rise is news
             self._lost(partition, start, lost)
 
     def _core(self, partition: TopicPartition, position: int, lost: int = 0) -> PartitionIngest:
