@@ -10,7 +10,8 @@ RUN python -m venv /opt/attributary \
  && /opt/attributary/bin/pip install --no-cache-dir -c constraints.txt ".[demo]"
 
 FROM python:3.12.11-slim-bookworm
-RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin attributary
+RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin attributary \
+ && install -d -o 10001 -g 10001 /models
 COPY --from=build /opt/attributary /opt/attributary
 ENV PATH=/opt/attributary/bin:$PATH \
     PYTHONUNBUFFERED=1 \

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 DATASETS = ("flights", "breast_cancer", "diabetes", "digits")
@@ -35,9 +37,25 @@ DATASETS = ("flights", "breast_cancer", "diabetes", "digits")
     show_default=True,
     help="Seed of the models and of the resampled rows: the same seed streams the same rows.",
 )
+@click.option(
+    "--publish-only",
+    is_flag=True,
+    help="Only publish: broker, topics and workers run already, at --bootstrap.",
+)
+@click.option(
+    "--models",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="With --publish-only: a folder for the model's file, one that request workers may load from.",
+)
 @click.pass_context
 def demo(
-    ctx: click.Context, dataset: str, seconds: float | None, rate: float | None, seed: int
+    ctx: click.Context,
+    dataset: str,
+    seconds: float | None,
+    rate: float | None,
+    seed: int,
+    publish_only: bool,
+    models: Path | None,
 ) -> int:
     """Watch it explain a real model on real rows, on this machine.
 
@@ -60,6 +78,7 @@ def demo(
       attributary demo
       attributary demo --seconds 30
       attributary demo --dataset digits --rate 3000
+      attributary --bootstrap kafka:9092 demo --publish-only --rate 50
 
     The exit code is 0 where the accounting is exact, else 1. Ctrl-C ends the stream early, in order.
     """
@@ -67,11 +86,18 @@ def demo(
     from attributary.service.global_options import GlobalOptions
 
     given = ctx.find_object(GlobalOptions)
-    if given is not None and given.bootstrap is not None:
+    if given is not None and given.bootstrap is not None and not publish_only:
         raise ConfigurationError(
-            "the demonstration brings its own broker: leave --bootstrap away, or use "
-            "`attributary stream` and `attributary publish` with yours"
+            "the demonstration brings its own broker: leave --bootstrap away, or add --publish-only "
+            "where workers run on yours"
         )
+    if models is not None and not publish_only:
+        raise ConfigurationError("--models goes with --publish-only")
     from attributary.service.demo.run import DemoOptions, run_demo
 
-    return run_demo(DemoOptions(dataset=dataset, seconds=seconds, rate=rate, seed=seed))
+    options = DemoOptions(dataset=dataset, seconds=seconds, rate=rate, seed=seed)
+    if not publish_only:
+        return run_demo(options)
+    from attributary.service.demo.publish_only import publish_demo
+
+    return publish_demo(options, models)

@@ -78,19 +78,19 @@ def run_demo(options: DemoOptions) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="attributary-")))
         stack.callback(broker.stop)
         stack.callback(workers.stop)
-        with _step(shown, "starting a broker in memory and the workers"):
+        with step(shown, "starting a broker in memory and the workers"):
             broker.start()
             settings = _settings(broker)
             asyncio.run(create_topics(settings.connection, settings.topics, settings.layout))
             workers.start(settings, folder if options.dataset == "flights" else None)
-        seconds = _streaming_seconds(options)
-        loading = _step(shown, f"loading {options.dataset} and training its model")
-        with _interruptible(workers.supervisor), loading:
-            dataset = _load(options, seconds)
-        with _step(shown, "waiting for the workers"):
+        seconds = streaming_seconds(options)
+        loading = step(shown, f"loading {options.dataset} and training its model")
+        with interruptible(workers.supervisor), loading:
+            dataset = load(options, seconds)
+        with step(shown, "waiting for the workers"):
             if not workers.ready():
                 return INTERRUPTED
-            card = _with_model(dataset, folder)
+            card = with_model(dataset, folder)
             asyncio.run(send_card(settings.connection, settings.topics, card))
         shown.print(f"\n{dataset.description}.")
         shown.print(f"Drift: {dataset.drift}.")
@@ -105,7 +105,7 @@ def run_demo(options: DemoOptions) -> int:
     return 0 if report(dataset, outcome, shown) else INEXACT
 
 
-def _with_model(dataset: Dataset, folder: Path) -> ModelCard:
+def with_model(dataset: Dataset, folder: Path) -> ModelCard:
     """Return the card, with the model's file in ``folder`` where there is one."""
     if dataset.model is None:
         return dataset.card
@@ -124,13 +124,21 @@ def _settings(broker: EmbeddedBroker) -> Settings:
     )
 
 
-def _streaming_seconds(options: DemoOptions) -> float | None:
+def streaming_seconds(options: DemoOptions) -> float | None:
+    """Return how long to publish: without the time that counting the last rows may take."""
     if options.seconds is None:
         return None
     return options.seconds - min(_RESERVE_SECONDS, _RESERVE_SHARE * options.seconds)
 
 
-def _load(options: DemoOptions, seconds: float | None) -> Dataset:
+def rate_of(options: DemoOptions, dataset: Dataset) -> float:
+    """Return the rows a second to publish."""
+    whole = len(dataset.rows) / _WHOLE_SECONDS
+    return options.rate or (whole if options.dataset == "flights" else _SMALL_RATE)
+
+
+def load(options: DemoOptions, seconds: float | None) -> Dataset:
+    """Return the data set with its model's outputs, rows for ``seconds``."""
     if options.dataset == "flights":
         return flights(seed=options.seed)
     rows = round((options.rate or _SMALL_RATE) * (seconds or _WHOLE_SECONDS))
@@ -145,13 +153,11 @@ def _stream(
     workers: _Workers,
     shown: Console,
 ) -> Outcome:
-    whole = len(dataset.rows) / _WHOLE_SECONDS
-    rate = options.rate or (whole if options.dataset == "flights" else _SMALL_RATE)
     session = Session(
         dataset,
         settings.connection,
         settings.topics,
-        rate=rate,
+        rate=rate_of(options, dataset),
         seconds=seconds,
         stopping=workers.supervisor.stopping.is_set,
         check=workers.check,
@@ -217,7 +223,8 @@ class _Workers:
 
 
 @contextlib.contextmanager
-def _step(shown: Console, what: str) -> Iterator[None]:
+def step(shown: Console, what: str) -> Iterator[None]:
+    """Say what goes on, and how long it took."""
     started = time.monotonic()
     shown.print(f"{what} ...", end="" if shown.is_terminal else "\n")
     try:
@@ -230,7 +237,7 @@ def _step(shown: Console, what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interruptible(supervisor: Supervisor) -> Iterator[None]:
+def interruptible(supervisor: Supervisor) -> Iterator[None]:
     """Let SIGINT and SIGTERM raise KeyboardInterrupt: for work that asks nobody whether to go on."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
