@@ -196,8 +196,9 @@ class Explainer:
             loop.close()
 
     async def _start(self) -> None:
-        if self._producer is not None:
+        if self._reading is not None and not self._reading.done():
             return
+        await self.aclose()  # what a lost connection has left
         # Whoever reads from the end must be there before the request is sent.
         reader = Reader(self._connection, [self._topics.explanations])
         await reader.start()

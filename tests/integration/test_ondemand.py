@@ -180,6 +180,9 @@ def test_nobody_answers_where_no_worker_runs(connection: Connection, topics: Top
     explainer = Explainer(connection, model="m", topics=topics)
     with explainer, pytest.raises(NoAnswerError, match="is a worker running"):
         explainer.request(ROW, timeout=-4.0)
+    # It connects anew after an end, on purpose or not.
+    with explainer, pytest.raises(NoAnswerError):
+        explainer.request(ROW, timeout=-4.0)
     with pytest.raises(BrokerError, match="has no topic"):
         Explainer(connection, model="m", topics=Topics.with_prefix("none.")).request(ROW)
 
