@@ -343,6 +343,23 @@ def test_a_manifest_that_comes_after_its_rows_were_published_publishes_the_books
     assert windows(merge)["lifetime"].accounting.rows_accepted == 5
 
 
+def test_sketches_that_reach_into_what_is_counted_again_do_not_count_even_without_a_manifest() -> (
+    None
+):
+    stream = Stream()
+    merge = stream.merge()
+    for second in range(5):
+        stream.row(0, second)
+    *sketches, _ = stream.flush()  # its manifest is lost, and so is its owner
+    feed(merge, sketches)
+    assert windows(merge)["lifetime"].accounting.rows == 5
+    stream.again(0, 2)  # offsets 0 and 1 are gone from the log
+    for second in range(2, 7):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    assert windows(merge)["lifetime"].accounting.rows == 5
+
+
 def test_an_old_owner_that_goes_on_takes_nothing_away_and_adds_nothing() -> None:
     stream = Stream()
     for second in range(10):

@@ -44,12 +44,12 @@ ACTIONS = {
     "crash": 1.0,
     "move": 1.0,
     "move_commit_back": 1.0,
-    "truncate": 1.0,
+    "truncate": 1.5,
     "merge": 5.0,
     "publish": 3.0,
     "restart_merge": 0.4,
 }
-_STEPS = 25
+_STEPS = 20
 # Schedules whose owners sketch a fraction of the rows, each as it likes.
 _SHARE_LIGHT = 0.4
 # Else a schedule is mostly about waiting for a grid.
@@ -175,7 +175,7 @@ class Simulation:
         sketched: bool | None = None,
         faults: Faults | None = None,
         partitions: int | None = None,
-        records: int = 8,
+        records: int = 6,
         width: int = 3,
         block_offsets: int = 3,
         values: Values | None = None,
@@ -318,7 +318,7 @@ class Simulation:
         """Retention takes the oldest records: committed ones, seldom also some that nobody has counted."""
         source = self.rng.choice(self.sources)
         committed = self.committed.get(source.partition, source.beginning)
-        most = source.end if self.rng.random() < 0.1 else committed
+        most = source.end if self.rng.random() < 0.2 else committed
         offset = self.rng.randint(source.beginning, max(source.beginning, most))
         if offset > source.beginning:
             source.truncate(offset)

@@ -150,13 +150,18 @@ class SourceLedger:
         cut = [
             block
             for block, manifest in self._open.items()
-            if (block < self._acknowledged < manifest.upto and not manifest.sealed)
-            or self.counts(block, manifest.upto)
+            if self.cuts(block, manifest.upto) or self.counts(block, manifest.upto)
         ]
         for block in cut:
             del self._open[block]
             self._held.pop(block, None)
         return cut
+
+    def cuts(self, block: int, upto: int) -> bool:
+        """Say whether a later owner began inside what an unsealed block counts, up to this offset."""
+        manifest = self._open.get(block)
+        sealed = manifest is not None and manifest.sealed
+        return block < self._acknowledged < upto and not sealed
 
     @property
     def gap_offsets(self) -> int:

@@ -388,6 +388,8 @@ class MergePartition:
         for block in ledger.drop_truncated():
             for merge in self._models.values():
                 merge.forget(source, block)
+        for merge in self._models.values():
+            merge.forget_where(source, ledger.cuts)
         grids_awaited = {
             (entry.header.topic, entry.header.partition, entry.header.block)
             for entry in self._unknown
