@@ -8,7 +8,7 @@ from attributary.schemas.attribution import WindowAttribution
 from attributary.service.demo.check import Difference, compare
 from attributary.service.demo.dataset import Dataset
 from attributary.service.demo.session import Outcome
-from attributary.service.demo.words import describe_window
+from attributary.service.words import describe_window
 
 # A run that was interrupted must be gone within seconds: more rows than this are not computed again.
 _HURRIED_ROWS = 60_000

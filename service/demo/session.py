@@ -16,9 +16,9 @@ from attributary.service.accounting import Accounting, AccountingReader
 from attributary.service.client import Publisher, Subscription, subscribe
 from attributary.service.demo.dataset import Dataset, Rows
 from attributary.service.demo.display import Display
-from attributary.service.demo.latest import Latest
 from attributary.service.demo.stream import RowStream
 from attributary.service.demo.table import View
+from attributary.service.latest import Latest
 
 _REFRESH_SECONDS = 0.25
 _ACCOUNTING_SECONDS = 1.0

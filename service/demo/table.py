@@ -11,14 +11,24 @@ from rich.table import Table
 from rich.text import Text
 
 from attributary.schemas.attribution import (
-    ColumnDrift,
     FeatureScore,
     WindowAttribution,
     WindowDrift,
 )
 from attributary.service.accounting import Accounting
-from attributary.service.demo.latest import Latest
-from attributary.service.demo.words import describe_window, moment
+from attributary.service.cells import (
+    compact,
+    effect_cell,
+    plain_table,
+    psi_cell,
+    ranked,
+    reference_words,
+    score_cells,
+    shortened,
+    worst,
+)
+from attributary.service.latest import Latest
+from attributary.service.words import describe_window, moment
 
 WIDTH = 100
 NAME_WIDTH, GROUP_WIDTH = 20, 12
@@ -26,10 +36,6 @@ TOP_FEATURES = 12
 TOP_GROUPS = 8
 TOP_DRIFT = 4
 TOP_PER_CLASS = 3
-PSI_NOTICEABLE, PSI_LARGE = 0.1, 0.25  # the customary thresholds of the index
-
-_ARROWS = {1: "▲", -1: "▼", 0: "·"}
-_COLOURS = {1: "green", -1: "red", 0: "dim"}
 
 
 @dataclass
@@ -99,44 +105,44 @@ def _one_output(message: WindowAttribution, drift: WindowDrift | None, unit: str
 
 def _features(message: WindowAttribution, drift: WindowDrift | None, unit: str) -> Table:
     drifted = {column.name: column for column in drift.features} if drift is not None else {}
-    table = _table()
+    table = plain_table()
     table.add_column(message.output, width=NAME_WIDTH, no_wrap=True)
     table.add_column("", width=1)
     table.add_column("CIR", width=5, justify="right")
     table.add_column("95 %", width=11, no_wrap=True)
     table.add_column(f"effect, {unit}"[:16], width=16, justify="right", no_wrap=True)
     table.add_column("PSI", width=4, justify="right")
-    for score in _ranked(message.features)[:TOP_FEATURES]:
-        table.add_row(*_score(score, NAME_WIDTH), _effect(score), _psi(drifted.get(score.name)))
+    for score in ranked(message.features)[:TOP_FEATURES]:
+        table.add_row(
+            *score_cells(score, NAME_WIDTH), effect_cell(score), psi_cell(drifted.get(score.name))
+        )
     return table
 
 
 def _groups(groups: Sequence[FeatureScore]) -> Table:
-    table = _table()
+    table = plain_table()
     table.add_column("group", width=GROUP_WIDTH, no_wrap=True)
     table.add_column("", width=1)
     table.add_column("CIR", width=5, justify="right")
     table.add_column("95 %", width=11, no_wrap=True)
-    for score in _ranked(groups)[:TOP_GROUPS]:
-        table.add_row(*_score(score, GROUP_WIDTH))
+    for score in ranked(groups)[:TOP_GROUPS]:
+        table.add_row(*score_cells(score, GROUP_WIDTH))
     return table
 
 
 def _classes(shown: Sequence[WindowAttribution]) -> Table:
     """One line per output: its strongest features and its strongest group."""
-    table = _table()
+    table = plain_table()
     table.add_column("output", width=12, no_wrap=True)
     for place in range(TOP_PER_CLASS):
         table.add_column("strongest, ± 95 %" if place == 0 else "", width=21, no_wrap=True)
     table.add_column("group", width=16, no_wrap=True)
     for message in shown:
-        best = _ranked(message.features)[:TOP_PER_CLASS]
-        cells = [_compact(score, error=True) for score in best]
+        best = ranked(message.features)[:TOP_PER_CLASS]
+        cells = [compact(score, error=True) for score in best]
         cells += [Text("")] * (TOP_PER_CLASS - len(cells))
-        group = _ranked(message.groups)[:1]
-        table.add_row(
-            message.output, *cells, _compact(group[0], error=False) if group else Text("")
-        )
+        group = ranked(message.groups)[:1]
+        table.add_row(message.output, *cells, compact(group[0], error=False) if group else Text(""))
     return table
 
 
@@ -146,89 +152,24 @@ def _drift_lines(found: Sequence[WindowDrift | None], unit: str) -> Text:
     if not drifts:
         return text.append("no window to compare yet", style="dim")
     first = drifts[0]
-    text.append(f"{describe_window(first.window)}, against {_reference(first)}")
+    text.append(f"{describe_window(first.window)}, against {reference_words(first)}")
     text.append("\n  features")
-    for column in _worst(first.features):
-        text.append(f"  {_shortened(column.name, 20)} PSI ").append_text(_psi(column))
+    for column in worst(first.features, TOP_DRIFT):
+        text.append(f"  {shortened(column.name, 20)} PSI ").append_text(psi_cell(column))
     text.append("\n  output")
     if len(drifts) == 1:
         text.append("  ").append_text(_output_drift(first, unit))
     else:
-        for column in _worst([drift.output_drift for drift in drifts]):
-            text.append(f"  {_shortened(column.name, 12)} PSI ").append_text(_psi(column))
+        for column in worst([drift.output_drift for drift in drifts], TOP_DRIFT):
+            text.append(f"  {shortened(column.name, 12)} PSI ").append_text(psi_cell(column))
     return text
-
-
-def _reference(drift: WindowDrift) -> str:
-    if drift.reference == "preceding":
-        return "the window before"
-    return "the card's baseline" if drift.reference_window is None else "the first full window"
-
-
-def _worst(columns: Sequence[ColumnDrift]) -> list[ColumnDrift]:
-    return sorted(columns, key=lambda column: -(column.psi or 0.0))[:TOP_DRIFT]
 
 
 def _output_drift(message: WindowDrift, unit: str) -> Text:
     drift, agreement = message.output_drift, message.attributions.kendall
-    text = Text(f"{_shortened(message.output, 20)} PSI ").append_text(_psi(drift))
+    text = Text(f"{shortened(message.output, 20)} PSI ").append_text(psi_cell(drift))
     if drift.wasserstein is not None:
         text.append(f", moved {drift.wasserstein:.3g} {unit}")
     if agreement is not None:
         text.append(f" · ranking agrees {agreement:.2f} (Kendall)")
     return text
-
-
-def _table() -> Table:
-    return Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-
-
-def _ranked(scores: Sequence[FeatureScore]) -> list[FeatureScore]:
-    return sorted(scores, key=lambda score: score.rank)
-
-
-def _score(score: FeatureScore, width: int) -> tuple[Text, Text, Text, Text]:
-    low, high = score.interval
-    return (
-        Text(_shortened(score.name, width)),
-        _arrow(score),
-        Text(f"{score.score:.3f}"),
-        Text(f"{low:.3f}–{high:.3f}", style="dim"),
-    )
-
-
-def _compact(score: FeatureScore, *, error: bool) -> Text:
-    text = Text(_shortened(score.name, 8)).append(" ").append_text(_arrow(score))
-    text.append(f" {score.score:.2f}")
-    if error:
-        low, high = score.interval
-        text.append(f" ±{(high - low) / 2:.2f}", style="dim")
-    return text
-
-
-def _arrow(score: FeatureScore) -> Text:
-    return Text(_ARROWS[score.direction], style=_COLOURS[score.direction])
-
-
-def _effect(score: FeatureScore) -> Text:
-    if score.effect is None:
-        return Text("–", style="dim")
-    text = Text(f"{score.effect:+.3g}")
-    if score.effect_stderr is not None:
-        text.append(f" ± {1.96 * score.effect_stderr:.2g}", style="dim")
-    return text
-
-
-def _psi(column: ColumnDrift | None) -> Text:
-    """The index, coloured where it is large and beyond what chance gives."""
-    if column is None or column.psi is None:
-        return Text("–", style="dim")
-    psi = column.psi
-    style = "bold red" if psi >= PSI_LARGE else "yellow" if psi >= PSI_NOTICEABLE else "dim"
-    if column.psi_critical is not None and psi <= column.psi_critical:
-        style = "dim"
-    return Text(f"{psi:.2f}", style=style)
-
-
-def _shortened(name: str, width: int) -> str:
-    return name if len(name) <= width else name[: width - 1] + "…"

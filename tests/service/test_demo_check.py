@@ -17,10 +17,10 @@ from attributary.service.accounting import ManifestFold
 from attributary.service.demo.check import compare
 from attributary.service.demo.columns import column_names, feature_columns, with_baseline
 from attributary.service.demo.dataset import Dataset
-from attributary.service.demo.latest import Latest
 from attributary.service.demo.report import report
 from attributary.service.demo.session import Outcome
 from attributary.service.demo.small import START, small
+from attributary.service.latest import Latest
 
 HOUR = 3_600_000
 LIFETIME = Window(kind="lifetime", start=0, end=START)

@@ -1,15 +1,19 @@
-"""The newest results of one model, folded from its messages: what the live table and the check read."""
+"""The newest results of one model, folded from its messages: what live views, reports and checks read."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from attributary.schemas.attribution import WindowAttribution, WindowDrift
 
-_REFERENCES = ("baseline", "preceding")
+Reference = Literal["baseline", "preceding"]
+
+REFERENCES: tuple[Reference, ...] = ("baseline", "preceding")
 _DRIFTS_KEPT = 16
 
 
 class Latest:
-    """Keeps, per output: the lifetime view, the newest final window, the open ones, and their drift.
+    """Keeps, per output: the lifetime and decayed views, the newest final window, the open ones, their drift.
 
     Messages may come in any order and repeatedly: of two for one window and output the higher
     revision holds. Bounded: open windows are forgotten once they, or later ones, are final.
@@ -18,6 +22,7 @@ class Latest:
     def __init__(self, outputs: list[str]) -> None:
         self.outputs = list(outputs)
         self.lifetime: dict[str, WindowAttribution] = {}
+        self.decayed: dict[str, WindowAttribution] = {}
         self.final: dict[str, WindowAttribution] = {}
         self.watermark: int | None = None
         self._open: dict[tuple[str, int, int], WindowAttribution] = {}
@@ -28,10 +33,11 @@ class Latest:
         if message.watermark is not None:
             self.watermark = max(message.watermark, self.watermark or message.watermark)
         output, window = message.output, message.window
-        if window.kind == "lifetime":
-            known = self.lifetime.get(output)
+        if window.kind in ("lifetime", "decayed"):
+            view = self.lifetime if window.kind == "lifetime" else self.decayed
+            known = view.get(output)
             if known is None or message.revision >= known.revision:
-                self.lifetime[output] = message
+                view[output] = message
             return
         key = (output, window.start, window.end)
         if message.final:
@@ -64,17 +70,17 @@ class Latest:
         if output in self.final:
             return self.final[output]
         waiting = [message for (named, _, _), message in self._open.items() if named == output]
-        return min(waiting, key=lambda message: message.window.end, default=None) or (
-            self.lifetime.get(output)
-        )
+        first = min(waiting, key=lambda message: message.window.end, default=None)
+        return first or self.decayed.get(output) or self.lifetime.get(output)
 
-    def drift(self, output: str) -> WindowDrift | None:
-        """Return the drift of the window shown, against the baseline where there is one."""
+    def drift(self, output: str, reference: Reference | None = None) -> WindowDrift | None:
+        """Return the drift of the window shown; by default against the baseline where there is one."""
         shown = self.shown(output)
         if shown is None:
             return None
         window = (shown.window.end, shown.window.start)
-        found = [self._drift.get((output, reference), {}).get(window) for reference in _REFERENCES]
+        wanted = REFERENCES if reference is None else (reference,)
+        found = [self._drift.get((output, name), {}).get(window) for name in wanted]
         return next((message for message in found if message is not None), None)
 
     def rows(self) -> int:

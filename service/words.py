@@ -27,6 +27,27 @@ def duration(seconds: float) -> str:
 
 def moment(milliseconds: int) -> str:
     """Return an event time as a UTC date, with the time of day where it is not midnight."""
-    when = datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+    try:
+        when = datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+    except (OverflowError, ValueError, OSError):  # no calendar has it
+        return f"{milliseconds} ms"
     midnight = (when.hour, when.minute, when.second) == (0, 0, 0)
     return when.strftime("%Y-%m-%d" if midnight else "%Y-%m-%d %H:%M")
+
+
+def about(seconds: float) -> str:
+    """Return a length of time to two digits or so, in the largest unit that it fills."""
+    for unit, length in (("y", 365.25 * 86_400), ("d", 86_400), ("h", 3_600), ("min", 60)):
+        if abs(seconds) >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def name_window(window: Window) -> str:
+    """Return which of a card's windows this is one of, such as ``hopping, 28 days every 7 days``."""
+    if window.kind == "lifetime":
+        return "lifetime"
+    if window.kind == "decayed":
+        return f"decayed, {describe_window(window)}"
+    width = f"{window.kind}, {duration(window.seconds or 0)}"
+    return f"{width} every {duration(window.hop_seconds)}" if window.hop_seconds else width

@@ -1,0 +1,94 @@
+"""Scores and drift as the cells of tables for a terminal: directions, intervals, effects, marks of drift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from attributary.schemas.attribution import ColumnDrift, FeatureScore, WindowDrift
+from attributary.service.printable import printable
+
+PSI_NOTICEABLE, PSI_LARGE = 0.1, 0.25  # the customary thresholds of the index
+
+_ARROWS = {1: "▲", -1: "▼", 0: "·"}
+DIRECTION_COLOURS = {1: "green", -1: "red", 0: "dim"}
+
+
+def plain_table() -> Table:
+    """Return a table without lines."""
+    return Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+
+
+def ranked(scores: Sequence[FeatureScore]) -> list[FeatureScore]:
+    """Return the scores, the surest and strongest first."""
+    return sorted(scores, key=lambda score: score.rank)
+
+
+def score_cells(score: FeatureScore, width: int) -> tuple[Text, Text, Text, Text]:
+    """Return name, direction, score and interval."""
+    low, high = score.interval
+    return (
+        Text(shortened(score.name, width)),
+        arrow(score),
+        Text(f"{score.score:.3f}"),
+        Text(f"{low:.3f}–{high:.3f}", style="dim"),
+    )
+
+
+def compact(score: FeatureScore, *, error: bool) -> Text:
+    """Return a score in one cell, with its name."""
+    text = Text(shortened(score.name, 8)).append(" ").append_text(arrow(score))
+    text.append(f" {score.score:.2f}")
+    if error:
+        low, high = score.interval
+        text.append(f" ±{(high - low) / 2:.2f}", style="dim")
+    return text
+
+
+def arrow(score: FeatureScore) -> Text:
+    """Return the direction: up, down or neither."""
+    return Text(_ARROWS[score.direction], style=DIRECTION_COLOURS[score.direction])
+
+
+def effect_cell(score: FeatureScore) -> Text:
+    """Return the effect with its 95 % limits, in units of the output."""
+    if score.effect is None:
+        return Text("–", style="dim")
+    text = Text(f"{score.effect:+.3g}")
+    if score.effect_stderr is not None:
+        text.append(f" ± {1.96 * score.effect_stderr:.2g}", style="dim")
+    return text
+
+
+def psi_level(column: ColumnDrift) -> int:
+    """Return 2 where the index is large, 1 where it is noticeable, 0 where not, or within chance."""
+    psi = column.psi
+    if psi is None or (column.psi_critical is not None and psi <= column.psi_critical):
+        return 0
+    return 2 if psi >= PSI_LARGE else 1 if psi >= PSI_NOTICEABLE else 0
+
+
+def psi_cell(column: ColumnDrift | None) -> Text:
+    """Return the index, coloured where it is large and beyond what chance gives."""
+    if column is None or column.psi is None:
+        return Text("–", style="dim")
+    return Text(f"{column.psi:.2f}", style=("dim", "yellow", "bold red")[psi_level(column)])
+
+
+def worst(columns: Sequence[ColumnDrift], count: int) -> list[ColumnDrift]:
+    """Return the columns that drifted most."""
+    return sorted(columns, key=lambda column: -(column.psi or 0.0))[:count]
+
+
+def reference_words(drift: WindowDrift) -> str:
+    """Return what the window is compared with."""
+    if drift.reference == "preceding":
+        return "the window before"
+    return "the card's baseline" if drift.reference_window is None else "the first full window"
+
+
+def shortened(name: str, width: int) -> str:
+    """Return a name made safe for the terminal, cut to ``width`` characters."""
+    return printable(name, width)
