@@ -24,7 +24,8 @@ class Reader:
     """Reads topics from their end, or from their beginning; every reader sees every record.
 
     ``follow=False`` ends at what was there when it started. ``start_at`` gives the offsets to begin with
-    where they are known. Nothing is committed.
+    where they are known; ``newest`` begins so many records before the end of every partition. Nothing is
+    committed.
     """
 
     def __init__(
@@ -35,12 +36,14 @@ class Reader:
         from_beginning: bool = False,
         follow: bool = True,
         start_at: Mapping[TopicPartition, int] | None = None,
+        newest: int = 0,
     ) -> None:
         self._connection = connection
         self._topics = tuple(topics)
         self._from_beginning = from_beginning
         self._follow = follow
         self._start_at = start_at or {}
+        self._newest = newest
         self._stopped = False
         self._consumer: AIOKafkaConsumer | None = None
         self._fetch: asyncio.Future[dict[TopicPartition, list[ConsumerRecord]]] | None = None
@@ -75,7 +78,7 @@ class Reader:
             self._ends = dict(await consumer.end_offsets(partitions))
             first = await consumer.beginning_offsets(partitions)
             for partition, end in self._ends.items():
-                default = first[partition] if self._from_beginning else end
+                default = first[partition] if self._from_beginning else end - self._newest
                 consumer.seek(
                     partition, max(first[partition], self._start_at.get(partition, default))
                 )

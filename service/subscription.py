@@ -38,6 +38,7 @@ def subscribe(
     kinds: Sequence[Kind] = ("attributions",),
     topics: Topics | None = None,
     from_beginning: bool = False,
+    newest: int = 0,
     follow: bool = True,
 ) -> Subscription:
     """Return the messages of one model (None: of all) from now on, or from the beginning.
@@ -48,7 +49,8 @@ def subscribe(
         async for message in subscribe("broker:9092", model="churn"):     # asyncio
 
     Of two messages with one model, output and window, the one with the higher ``revision`` replaces the
-    other. ``kinds``: "attributions", "drift" or both. ``follow=False`` ends with what is there at the start.
+    other. ``kinds``: "attributions", "drift" or both. ``newest``: begin with so many of the messages that are
+    there, of each kind and all models. ``follow=False`` ends with what is there at the start.
     """
     unknown = sorted(set(kinds) - set(_DECODERS))
     if unknown or not kinds:
@@ -56,7 +58,11 @@ def subscribe(
     named = (topics or Topics()).model_dump()
     decoders = {named[kind]: _DECODERS[kind] for kind in kinds}
     reader = Reader(
-        connection_of(bootstrap), tuple(decoders), from_beginning=from_beginning, follow=follow
+        connection_of(bootstrap),
+        tuple(decoders),
+        from_beginning=from_beginning,
+        newest=newest,
+        follow=follow,
     )
     return Subscription(reader, decoders, model=model, output=output)
 
