@@ -152,6 +152,40 @@ def test_a_fixed_step_is_in_robust_scales() -> None:
     assert local.features[0].step == pytest.approx(0.25 * (high - low) / 1.3489795, rel=1e-6)
 
 
+def test_exact_derivatives_are_taken_where_the_model_has_them() -> None:
+    features = (Feature(name="a"), Feature(name="b"))
+    inputs = Inputs(ModelCard(model="m", features=list(features)))
+    rows = [Instance(features={"a": 0.5, "b": 2.0}), Instance(features={"a": 1.0, "b": None})]
+    X = inputs.encode(rows, "instance")
+
+    def smooth(X: np.ndarray) -> np.ndarray:
+        return np.exp(X[:, 0]) * np.nan_to_num(X[:, 1], nan=3.0)
+
+    def gradient(X: np.ndarray) -> np.ndarray:
+        b = np.nan_to_num(X[:, 1], nan=3.0)
+        return np.stack([np.exp(X[:, 0]) * b, np.exp(X[:, 0])], axis=1)[:, None, :]
+
+    def ask(exact: Any) -> TExplainerResult:
+        context = Context(
+            features=features, positions=inputs.positions, outputs=("y",), ids=(None, None),
+            values=inputs.values(X), rng=np.random.default_rng(0), batch_size=100,
+            precision="float64", piecewise_constant=False, gradient=exact,
+        )  # fmt: skip
+        background = np.array([[0.0, 1.0], [1.0, 2.0], [0.3, -1.0]])
+        found = METHOD.run(
+            smooth, X, background, TExplainerParameters(derivatives="exact"), context
+        )
+        assert isinstance(found, TExplainerResult)
+        return found
+
+    first, second = ask(gradient).explanations
+    assert [one.gradient for one in first.features] == [np.exp(0.5) * 2.0, np.exp(0.5)]
+    assert [one.gradient for one in second.features] == [np.exp(1.0) * 3.0, None]
+    with pytest.raises(RequestError, match="this model has no exact ones") as caught:
+        ask(None)
+    assert caught.value.code == ErrorCode.BAD_REQUEST
+
+
 def test_methods_are_found_by_name() -> None:
     assert find_method("t-explainer") is METHOD
     with pytest.raises(RequestError) as caught:

@@ -50,7 +50,7 @@ def compute(job: Job, work: Work, cache: ModelCache, options: OnDemandOptions) -
             job.background_rows = len(background)
         model = _Model(job, work.inputs, gateway, space, options.max_model_rows)
         names, chosen = _outputs(work.card, work.request, model(X[:1]).shape[1])
-        context = _context(job, work, gateway, names, options)
+        context = _context(job, work, gateway, names, chosen, options)
 
         def asked(rows: Floats) -> Floats:
             found = model(rows)
@@ -86,7 +86,12 @@ class _Model:
 
 
 def _context(
-    job: Job, work: Work, gateway: Gateway, names: tuple[str, ...], options: OnDemandOptions
+    job: Job,
+    work: Work,
+    gateway: Gateway,
+    names: tuple[str, ...],
+    chosen: list[int],
+    options: OnDemandOptions,
 ) -> Context:
     space = work.method.space
     handle = gateway.handle
@@ -95,7 +100,18 @@ def _context(
         job.done, job.total = done, total
         job.check()
 
+    exact = handle.gradient if work.inputs.plain(space) else None
+
+    def gradient(rows: Floats) -> Floats:
+        job.check()
+        if exact is None:
+            raise RequestError(ErrorCode.INTERNAL, "the model has no derivatives")
+        job.model_calls += 1
+        job.model_rows += len(rows)
+        return exact(work.inputs.to_model(rows, space))[:, chosen]
+
     return Context(
+        gradient=None if exact is None else gradient,
         features=work.inputs.features,
         positions=work.inputs.columns_of(space),
         outputs=names,

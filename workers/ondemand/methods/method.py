@@ -41,6 +41,8 @@ class Context:
     batch_size: int
     precision: Literal["float32", "float64"]
     piecewise_constant: bool
+    #: (n, d) to (n, outputs, d): exact derivatives, where the model has them and takes X as it stands.
+    gradient: Callable[[Floats], Floats] | None = None
     #: Training ranges (d,) and (d,), infinite where the card says none; None: it says none at all.
     bounds: tuple[Floats, Floats] | None = None
     #: Tell how far the work is. Cheap, from the thread that runs the method.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -31,12 +32,16 @@ _MISSING = (
 
 
 class TExplainerParameters(BaseModel):
-    """``step``: a fixed half width in robust scales of each feature; null: searched for."""
+    """``step``: a fixed half width in robust scales of each feature; null: searched for.
+
+    ``derivatives``: "exact" takes the model's own, which torch models of numbers alone have.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     step: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = None
     max_step: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 1.0
+    derivatives: Literal["differences", "exact"] = "differences"
     max_iterations: Annotated[int, Field(ge=1, le=100)] = 12
 
 
@@ -113,6 +118,9 @@ def _explain(
     step: Floats | None = None
     if parameters.step is not None:
         step = parameters.step * robust_scale(background[:, free])
+    exact: Callable[[Floats], Floats] | None = None
+    if parameters.derivatives == "exact":
+        exact = _exact(context, free, len(held))
     bounds = None if context.bounds is None else tuple(side[free] for side in context.bounds)
     try:
         return t_explain(
@@ -124,6 +132,7 @@ def _explain(
             batch_size=context.batch_size,
             precision=context.precision,
             piecewise_constant=context.piecewise_constant,
+            gradient=exact,
             h=step,
             h_max=parameters.max_step,
             max_iter=parameters.max_iterations,
@@ -132,6 +141,26 @@ def _explain(
         raise RequestError(ErrorCode.BAD_OUTPUT, str(error)) from None
     except ValueError as error:
         raise RequestError(ErrorCode.BAD_REQUEST, str(error)) from None
+
+
+def _exact(
+    context: Context, free: np.ndarray[tuple[int], np.dtype[np.intp]], columns: int
+) -> Callable[[Floats], Floats]:
+    """Return the model's own derivatives (n, c, free) for rows of the free columns."""
+    gradient = context.gradient
+    if gradient is None:
+        raise RequestError(
+            ErrorCode.BAD_REQUEST,
+            "parameters: derivatives: this model has no exact ones; they need a torch model, and "
+            "features that are all numbers",
+        )
+
+    def of_free(rows: Floats) -> Floats:
+        whole = np.full((len(rows), columns), np.nan)
+        whole[:, free] = rows
+        return gradient(whole)[:, :, free]
+
+    return of_free
 
 
 def _contributions(
