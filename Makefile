@@ -11,6 +11,7 @@ ROWS ?=
 FAULTS ?=
 SCHEDULES ?= 1000000
 BROKER ?=
+JOBS ?=
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -19,6 +20,7 @@ comma := ,
 # Folders are among the sources, because a deleted file changes nothing else.
 SOURCES := pyproject.toml $(shell find schemas service workers -name __pycache__ -prune -o -print)
 PACKAGE := $(VENV)/package.stamp
+PARALLEL := $(if $(JOBS),-n $(JOBS) --dist loadfile)
 DEPENDENCIES := $(VENV)/dependencies-$(subst $(comma),-,$(EXTRAS)).stamp
 
 .DEFAULT_GOAL := help
@@ -27,7 +29,7 @@ DEPENDENCIES := $(VENV)/dependencies-$(subst $(comma),-,$(EXTRAS)).stamp
 
 help:
 	@echo "make demo        real rows through the whole pipeline, with a live table (SECONDS=30 DATASET=digits)"
-	@echo "make test        all tests, on the embedded broker (ARGS='-k windows')"
+	@echo "make test        all tests, on the embedded broker (JOBS=4 ARGS='-k windows')"
 	@echo "make test-kafka  the integration tests again, on Apache Kafka (needs Java 17 and Maven)"
 	@echo "make chaos       rows while workers and broker die (SEED='1 2' ROWS=200000 FAULTS=24 BROKER=kafka)"
 	@echo "make simulate    schedules of all that can go wrong, no broker (SCHEDULES=1000000 ARGS='--processes 2')"
@@ -44,10 +46,10 @@ demo:
 	@$(BIN)/attributary demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(DATASET),--dataset $(DATASET))
 
 test: setup
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
 test-kafka: setup
-	$(BIN)/pytest -m integration --broker kafka $(ARGS)
+	$(BIN)/pytest -m integration --broker kafka $(PARALLEL) $(ARGS)
 
 chaos: setup
 	$(BIN)/python tests/support/chaos.py $(if $(SEED),--seed $(SEED)) $(if $(ROWS),--rows $(ROWS)) \

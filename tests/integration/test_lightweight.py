@@ -1,0 +1,98 @@
+"""The lightweight mode under a real backlog: every row counted, a fraction sketched, and said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from aiokafka import AIOKafkaProducer
+from command import Running, run
+
+from attributary.schemas.connection import Connection
+from attributary.schemas.topics import Topics
+
+pytestmark = pytest.mark.integration
+
+ROWS = 8_000
+NAMES = [f"x{i}" for i in range(10)]
+MODE = {
+    "ATTRIBUTARY_INGEST__LIGHTWEIGHT": "behind",
+    "ATTRIBUTARY_INGEST__LIGHTWEIGHT_ABOVE_LAG": "1000",
+    "ATTRIBUTARY_INGEST__BLOCK_OFFSETS": "512",
+    "ATTRIBUTARY_INGEST__CALIBRATION_EVERY": "4",
+}
+
+
+async def _send(connection: Connection, topic: str, rows: list[dict[str, Any]]) -> None:
+    """Send one row a message: a lag is counted in messages."""
+    async with AIOKafkaProducer(bootstrap_servers=connection.bootstrap) as producer:
+        for row in rows:
+            await producer.send(topic, json.dumps(row).encode())
+
+
+def _tail(connection: Connection, prefix: str) -> list[dict[str, Any]]:
+    done = run(
+        *("--bootstrap", connection.bootstrap, "--prefix", prefix),
+        *("tail", "--from-beginning", "--no-follow", "--json"),
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _lifetime(messages: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return next((m for m in reversed(messages) if m["window"]["kind"] == "lifetime"), None)
+
+
+def _counts_all(message: dict[str, Any] | None) -> bool:
+    books = {} if message is None else message["accounting"]
+    return (books.get("rows"), books.get("rows_accepted")) == (ROWS, ROWS)
+
+
+def test_a_backlog_is_sketched_lightly_until_the_worker_has_caught_up(
+    connection: Connection, topics: Topics
+) -> None:
+    prefix = topics.rows.removesuffix("rows")
+    place = ("--bootstrap", connection.bootstrap, "--prefix", prefix)
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(ROWS, len(NAMES)))
+    y = X @ np.linspace(-1, 1, len(NAMES)) + rng.normal(size=ROWS)
+    rows = [
+        {
+            "model": "m",
+            "id": index,
+            "time": 1.7e9 + index * 0.02,
+            "features": dict(zip(NAMES, x, strict=True)),
+            "outputs": out,
+        }
+        for index, (x, out) in enumerate(zip(X.tolist(), y.tolist(), strict=True))
+    ]
+    asyncio.run(_send(connection, topics.rows, rows))
+    worker = Running(*place, "stream", "--metrics-port", "0", **MODE)
+    try:
+        worker.wait_for("ready")
+        deadline = time.monotonic() + 60
+        while not _counts_all(found := _lifetime(_tail(connection, prefix))):
+            assert time.monotonic() < deadline, "the worker did not count every row"
+            time.sleep(0.5)
+    finally:
+        worker.close()
+    assert found is not None
+    accounting = found["accounting"]
+    assert accounting["gaps"] == 0
+    assert accounting["fractions"] == [0.25, 1.0]
+    assert ROWS / 5 < accounting["rows_thinned"] < ROWS
+    agreement = found["light_agreement"]
+    assert agreement["fractions"] == [0.25]
+    assert agreement["rows_light"] / agreement["rows"] == pytest.approx(0.25, abs=0.05)
+    assert agreement["spearman"] > 0.9
+
+    again = f"{prefix}again."
+    done = run(*place, "replay", "--into", again, seconds=60, **MODE)
+    assert f"{ROWS:,} rows accepted, 0 rejected" in done.stdout
+    replayed = _lifetime(_tail(connection, again))
+    assert replayed is not None
+    assert replayed["accounting"]["rows_thinned"] == accounting["rows_thinned"]
+    assert (replayed["features"], replayed["light_agreement"]) == (found["features"], agreement)
