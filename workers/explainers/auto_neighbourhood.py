@@ -83,8 +83,9 @@ def kendall_matrix(scores: Floats) -> Floats:
     b, k = scores.shape
     gram = np.zeros((b, b))
     left, right = np.triu_indices(k, 1)
-    for start in range(0, left.size, max(_PAIRS_AT_ONCE // b, 1)):
-        part = slice(start, start + max(_PAIRS_AT_ONCE // b, 1))
+    step = max(_PAIRS_AT_ONCE // max(b, 1), 1)
+    for start in range(0, left.size, step):
+        part = slice(start, start + step)
         # float32 holds whole numbers up to 2^24, more than a part's pairs.
         signs = np.sign(scores[:, left[part]] - scores[:, right[part]]).astype(np.float32)
         gram += signs @ signs.T

@@ -11,7 +11,7 @@ neighbourhood is not ranked: its C would be 1 even if it were noise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,6 +111,7 @@ def mcir(
     block_length: int = 1,
     rng: np.random.Generator | int | None = 0,
     linalg: Linalg | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> McirResult:
     """Score the features X (n, d) by their unique information on Q (n,) or (n, q).
 
@@ -121,6 +122,7 @@ def mcir(
         one with the smallest standard error.
     bootstraps: resamples for Auto-Φ, intervals and stability; 0 for none of them.
     block_length: rows of a resampled block, for rows that depend on their predecessors.
+    progress: told between steps how many of how many are done; what it raises ends the work.
     Raises ValueError for shapes, NaN, unknown names, and an estimator that does not fit the kinds.
     """
     features, outputs, kinds = _checked(X, Q, kinds, estimator, bootstraps)
@@ -142,8 +144,10 @@ def mcir(
     everyone = np.arange(d)
     ranked: npt.NDArray[np.bool_] = np.any(candidates >= 0, axis=1)
 
+    steps = bootstraps + (0 if estimator == "copula" else d)
     drawn = np.empty((len(tried), bootstraps, d))
     for b, counts in enumerate(resamples):
+        progress(b, steps)
         found = copula_information(
             copula.correlation(counts, linalg),
             everyone,
@@ -178,7 +182,9 @@ def mcir(
         stability = _stability(drawn[0][:, ranked])
     else:
         halves = [half(n, generator, block_length) for _ in range(bootstraps)]
-        table = _by_feature(columns, chosen, estimator, halves)
+        table = _by_feature(
+            columns, chosen, estimator, halves, lambda i: progress(bootstraps + i, steps)
+        )
         unique, joint, marginal, score, stderr = table.figures
         interval = np.clip(score[:, None] + 1.96 * stderr[:, None] * np.array([-1, 1]), 0, 1)
         used, doubts, fixed = table.used, table.flags, table.fixed
@@ -211,7 +217,11 @@ class _Table:
 
 
 def _by_feature(
-    columns: Columns, chosen: list[list[int]], estimator: Estimator, halves: list[Integers]
+    columns: Columns,
+    chosen: list[list[int]],
+    estimator: Estimator,
+    halves: list[Integers],
+    begin: Callable[[int], None],
 ) -> _Table:
     """Estimate each feature by its estimator; with "switch" by all that fit, and keep the steadiest."""
     d = len(chosen)
@@ -222,6 +232,7 @@ def _by_feature(
     flags: list[tuple[str, ...]] = []
     fixed: dict[str, tuple[Floats, Floats]] = {}
     for i, near in enumerate(chosen):
+        begin(i)
         fitting = compatible(columns.kinds_of(i, near))
         best: Estimator | None = None
         for name in fitting if estimator == "switch" else (estimator,):
