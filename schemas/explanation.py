@@ -117,7 +117,72 @@ class OrdShapResult(_Part):
     notes: list[str] = []
 
 
-Result = Annotated[TExplainerResult | OrdShapResult, Field(discriminator="method")]
+class EstimatorScore(_Part):
+    """The score by one estimator."""
+
+    score: float
+    stderr: float | None = None
+
+
+class UniqueInformation(_Part):
+    """What one feature says of the output that its neighbourhood does not; information in nats."""
+
+    feature: str
+    kind: Literal["continuous", "discrete"]
+    ranked: bool = Field(description="False: no neighbourhood; judge it by its marginal alone.")
+    rank: int | None = Field(description="From 1, the highest score; null: not ranked.")
+    score: float = Field(description="2U / (U + J), from 0 to 1.")
+    interval: tuple[float, float] | None = Field(default=None, description="95 %, of the score.")
+    stderr: float | None = None
+    unique: float = Field(description="U = I(Q; X | neighbourhood).")
+    joint: float = Field(description="J = I(Q; X, neighbourhood).")
+    marginal: float = Field(description="I(Q; X).")
+    neighbourhood: list[str]
+    estimator: str
+    by_estimator: dict[str, EstimatorScore] = Field(
+        default={}, description="With 'switch': what each that fits says."
+    )
+    flags: list[str] = Field(default=[], description="What makes the score doubtful.")
+
+
+class NeighbourhoodSize(_Part):
+    """What speaks for one size of neighbourhoods; the least total is chosen."""
+
+    size: int
+    instability: float
+    leftover: float
+    penalty: float
+    total: float
+
+
+class RankStability(_Part):
+    """How much resamples agree on the ranked features, means over pairs; null: undefined."""
+
+    kendall: float | None
+    jaccard: float | None = Field(description="Of the first ``head`` features.")
+    head: int
+
+
+class McirResult(_Part):
+    """Unique information under dependence, all outputs that were asked for as one Q."""
+
+    method: Literal["mcir-m"] = "mcir-m"
+    outputs: list[str]
+    observed: bool = Field(
+        description="Outputs as they came with the stream's rows; else asked for."
+    )
+    rows: int
+    rows_left_out: int = Field(description="Rows with a missing value.")
+    size: int | None = Field(description="Neighbours of a feature at most, as chosen.")
+    sizes: list[NeighbourhoodSize]
+    stability: RankStability | None
+    features: list[UniqueInformation] = Field(
+        description="Those ranked, then the others by marginal."
+    )
+    notes: list[str] = []
+
+
+Result = Annotated[TExplainerResult | OrdShapResult | McirResult, Field(discriminator="method")]
 
 
 class Progress(Message):

@@ -106,4 +106,5 @@ def ondemand(
             opened,
             metrics=metrics,
             on_ready=on_ready,
+            device=device,
         )

@@ -13,9 +13,10 @@ from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.sample import RowSample, hash_integers
 from attributary.workers.ondemand.inputs import Inputs
 from attributary.workers.ondemand.samples import SampleBook
+from attributary.workers.stream.layout import Layout
 
 INPUTS = Inputs(ModelCard(model="m", features=[Feature(name="id"), Feature(name="x")]))
-COLUMNS = {0: (Column(feature="id"), Column(feature="x"))}
+LAYOUT = Layout((Column(feature="id"), Column(feature="x")), ("y", "z"))
 PANE = 10_000
 
 
@@ -34,17 +35,18 @@ class Stream:
         block: int = 0,
         upto: int = 1,
     ) -> None:
-        sample = RowSample(self.size, 2, 1)
+        sample = RowSample(self.size, 2, 2)
         X = np.column_stack([ids, ids % 7]).astype(float)
         times = pane + ids % PANE
-        sample.update(hash_integers(ids), X, np.zeros((len(ids), 1)), times)
+        sample.update(hash_integers(ids), X, np.column_stack([2.0 * ids, -ids]), times)
         header = SketchHeader("m", "rows", partition, block, pane, 0, upto, len(ids))
         self.book.add(header, sample)
 
     def draw(self, **window: int | float) -> npt.NDArray[np.int64]:
-        found = self.book.draw(StreamWindow(**{"rows": 1000, **window}), INPUTS, COLUMNS)
-        assert found.shape[1] == 2
-        return found[:, 0].astype(int)
+        found = self.book.draw(StreamWindow(**{"rows": 1000, **window}), INPUTS, {0: LAYOUT})
+        assert found.X.shape[1] == 2
+        assert found.Y.shape == (len(found.X), 0)
+        return found.X[:, 0].astype(int)
 
 
 def smallest(ids: npt.NDArray[np.int64], count: int) -> list[int]:
@@ -114,7 +116,25 @@ def test_memory_is_bounded_by_forgetting_the_oldest_panes() -> None:
 def test_rows_of_an_epoch_that_is_not_known_are_left_out() -> None:
     stream = Stream(50)
     stream.add(np.arange(10), 0)
-    assert len(stream.book.draw(StreamWindow(), INPUTS, {1: COLUMNS[0]})) == 0
+    assert len(stream.book.draw(StreamWindow(), INPUTS, {1: LAYOUT}).X) == 0
+
+
+def test_outputs_come_by_name_and_times_in_order() -> None:
+    stream = Stream(50)
+    stream.add(np.arange(20), 0)
+    stream.add(np.arange(20, 40), PANE, partition=1)
+    found = stream.book.draw(StreamWindow(rows=30), INPUTS, {0: LAYOUT}, ("z", "y", "new"))
+    assert found.Y.shape == (30, 3)
+    np.testing.assert_array_equal(found.Y[:, 0], -found.X[:, 0])
+    np.testing.assert_array_equal(found.Y[:, 1], 2 * found.X[:, 0])
+    assert np.isnan(found.Y[:, 2]).all()
+    ordered = found.by_time()
+    assert sorted(ordered.X[:, 0].tolist()) == sorted(found.X[:, 0].tolist())
+    times = ordered.event_time
+    assert (np.diff(times) >= 0).all()
+    expected = np.where(ordered.X[:, 0] < 20, 0, PANE) + ordered.X[:, 0] % PANE
+    np.testing.assert_array_equal(times, expected)
+    np.testing.assert_array_equal(ordered.Y[:, 1], 2 * ordered.X[:, 0])
 
 
 @pytest.mark.parametrize("rows", [1, 5, 100])

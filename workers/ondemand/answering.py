@@ -28,9 +28,10 @@ from attributary.workers.ondemand.methods.method import Floats
 from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.ondemand.model_cache import ModelCache
 from attributary.workers.ondemand.options import OnDemandOptions
-from attributary.workers.ondemand.samples import SampleReader
+from attributary.workers.ondemand.samples import Drawn, SampleReader
 from attributary.workers.stream.block import Rejection
 from attributary.workers.stream.catalogue import ControlCatalogue
+from attributary.workers.stream.layout import Layout
 from attributary.workers.stream.outgoing import MAX_RECORD_BYTES, Outgoing, dead_letter_record
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Answering:
         *,
         answer_partitions: int,
         worker: str,
+        device: str = "cpu",
     ) -> None:
         self._topics = topics
         self._options = options
@@ -67,6 +69,7 @@ class Answering:
         self._metrics = metrics
         self._answer_partitions = answer_partitions
         self._worker = worker
+        self._device = device
 
     async def stop(self) -> None:
         """Close the models."""
@@ -187,16 +190,27 @@ class Answering:
             )
         method = find_method(request.method)
         parameters = parameters_of(method, request.parameters)
-        columns = self._catalogue.columns(request.model)
-        inputs = Inputs(card, columns[max(columns)] if columns else ())
+        layouts = self._catalogue.layouts(request.model)
+        newest = layouts[max(layouts)] if layouts else Layout((), ())
+        inputs = Inputs(card, newest.columns)
         if inputs.width > self._options.max_features:
             raise RequestError(
                 ErrorCode.LIMIT_EXCEEDED,
                 f"the model has {inputs.width} columns, levels counted; at most "
                 f"{self._options.max_features} are explained",
             )
-        X = await self._rows(job, card, inputs, request.instances, "instance")
+        observed = None
+        if method.observes and isinstance(request.instances, StreamWindow):
+            names = tuple(card.outputs) or newest.outputs
+            drawn = await self._window(job, card, inputs, request.instances, names)
+            X, observed = drawn.X, (names, drawn.Y)
+        else:
+            X = await self._rows(job, card, inputs, request.instances, "instance")
         background = None
+        if request.background is not None and method.background == "unused":
+            raise RequestError(
+                ErrorCode.BAD_REQUEST, f"{request.method} has no use for a background: leave it out"
+            )
         if request.background is not None:
             background = await self._rows(job, card, inputs, request.background, "background row")
         elif method.background == "needed":
@@ -205,7 +219,9 @@ class Answering:
         ids: tuple[str | None, ...] = (None,) * len(X)
         if isinstance(request.instances, list):
             ids = tuple(instance.id for instance in request.instances)
-        work = Work(request, card, method, parameters, inputs, X, ids, background)
+        work = Work(
+            request, card, method, parameters, inputs, X, ids, background, observed, self._device
+        )
         computing = asyncio.get_running_loop().run_in_executor(
             threads, compute, job, work, self._cache, self._options
         )
@@ -229,7 +245,24 @@ class Answering:
             return await asyncio.to_thread(inputs.encode, given, what)
         drawn = await self._samples.draw(card.model, given, inputs)
         job.check()
-        return drawn
+        return drawn.X
+
+    async def _window(
+        self,
+        job: Job,
+        card: ModelCard,
+        inputs: Inputs,
+        window: StreamWindow,
+        outputs: tuple[str, ...],
+    ) -> Drawn:
+        if window.rows > self._options.max_window:
+            raise RequestError(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"{window.rows} rows of the stream; at most {self._options.max_window} are taken",
+            )
+        drawn = await self._samples.draw(card.model, window, inputs, outputs)
+        job.check()
+        return drawn.by_time()
 
     async def _watched(self, job: Job, computing: asyncio.Future[Result]) -> Result:
         """Return what the thread returns. Where it does not end when it must, the request ends without

@@ -17,13 +17,17 @@ from attributary.workers.ondemand.inputs import Inputs
 from attributary.workers.ondemand.job import Job
 from attributary.workers.ondemand.methods.method import Context, Floats, Method, Space
 from attributary.workers.ondemand.model_cache import ModelCache
+from attributary.workers.ondemand.model_handle import ModelHandle
 from attributary.workers.ondemand.options import OnDemandOptions
 from attributary.workers.stream.layout import DEFAULT_OUTPUT
 
 
 @dataclass(frozen=True)
 class Work:
-    """A request with all that it needs: X (n, columns) and background (m, columns), as the stream encodes."""
+    """A request with all that it needs: X (n, columns) and background (m, columns), as the stream encodes.
+
+    ``observed``: the outputs' names, and what came with X (n, outputs); None: the model is asked.
+    """
 
     request: ExplanationRequest
     card: ModelCard
@@ -33,11 +37,15 @@ class Work:
     X: Floats
     ids: tuple[str | None, ...]
     background: Floats | None
+    observed: tuple[tuple[str, ...], Floats] | None = None
+    device: str = "cpu"
 
 
 def compute(job: Job, work: Work, cache: ModelCache, options: OnDemandOptions) -> Result:
     """Return the result; raises RequestError, and what ``job.check`` raises."""
     job.check()
+    if work.observed is not None:
+        return _of_observed(job, work, options)
     with cache.use(work.card) as gateway:
         job.check()
         artefact = work.card.artefact
@@ -49,14 +57,30 @@ def compute(job: Job, work: Work, cache: ModelCache, options: OnDemandOptions) -
             background = work.inputs.to_space(work.background, space)
             job.background_rows = len(background)
         model = _Model(job, work.inputs, gateway, space, options.max_model_rows)
-        names, chosen = _outputs(work.card, work.request, model(X[:1]).shape[1])
-        context = _context(job, work, gateway, names, chosen, options)
+        every = _names(work.card, model(X[:1]).shape[1])
+        names, chosen = _outputs(every, work.request.output)
+        context = _context(job, work, gateway.handle, names, chosen, options)
 
         def asked(rows: Floats) -> Floats:
             found = model(rows)
             return found[:, chosen[0]] if len(chosen) == 1 else found[:, chosen]
 
         return work.method.run(asked, X, background, work.parameters, context)
+
+
+def _of_observed(job: Job, work: Work, options: OnDemandOptions) -> Result:
+    """Return the result from the outputs that came with the rows: no model is opened."""
+    assert work.observed is not None  # noqa: S101
+    names, chosen = _outputs(work.observed[0], work.request.output)
+    context = _context(job, work, None, names, chosen, options)
+    X = work.inputs.to_space(work.X, work.method.space)
+    return work.method.run(_not_opened, X, None, work.parameters, context)
+
+
+def _not_opened(X: Floats) -> Floats:
+    raise RequestError(
+        ErrorCode.INTERNAL, f"{len(X)} rows asked of a model that is not opened for such a request"
+    )
 
 
 class _Model:
@@ -88,19 +112,21 @@ class _Model:
 def _context(
     job: Job,
     work: Work,
-    gateway: Gateway,
+    handle: ModelHandle | None,
     names: tuple[str, ...],
     chosen: list[int],
     options: OnDemandOptions,
 ) -> Context:
     space = work.method.space
-    handle = gateway.handle
+    trees = handle is not None and handle.piecewise_constant
 
     def progress(done: int, total: int) -> None:
         job.done, job.total = done, total
         job.check()
 
-    exact = handle.gradient if work.inputs.plain(space) else None
+    exact = None
+    if handle is not None and work.inputs.plain(space):
+        exact = handle.gradient
 
     def gradient(rows: Floats) -> Floats:
         job.check()
@@ -116,33 +142,39 @@ def _context(
         positions=work.inputs.columns_of(space),
         outputs=names,
         ids=work.ids,
-        values=work.inputs.values(work.X),
+        values=() if work.method.observes else work.inputs.values(work.X),
         bounds=work.inputs.bounds() if space == "columns" else None,
         rng=np.random.default_rng(work.request.seed),
-        batch_size=options.tree_batch_rows if handle.piecewise_constant else options.batch_rows,
-        precision=handle.precision,
-        piecewise_constant=handle.piecewise_constant,
+        batch_size=options.tree_batch_rows if trees else options.batch_rows,
+        precision="float64" if handle is None else handle.precision,
+        piecewise_constant=trees,
+        observed=None if work.observed is None else work.observed[1][:, chosen],
+        device=work.device,
         progress=progress,
         check=job.check,
     )
 
 
-def _outputs(
-    card: ModelCard, request: ExplanationRequest, count: int
-) -> tuple[tuple[str, ...], list[int]]:
-    """Return the names and positions of the outputs that are asked for."""
+def _names(card: ModelCard, count: int) -> tuple[str, ...]:
+    """Return the names of the outputs of a model that returns so many."""
     names = card.outputs or ([DEFAULT_OUTPUT] if count == 1 else [str(i) for i in range(count)])
     if len(names) != count:
         raise RequestError(
             ErrorCode.BAD_OUTPUT,
             f"the model returns {count} outputs; its card names {len(names)}: {names[:5]}",
         )
-    asked = request.output
+    return tuple(names)
+
+
+def _outputs(names: tuple[str, ...], asked: str | int | None) -> tuple[tuple[str, ...], list[int]]:
+    """Return the names and positions of the outputs that are asked for."""
+    count = len(names)
     if asked is None:
-        return tuple(names), list(range(count))
+        return names, list(range(count))
     if isinstance(asked, str) and asked not in names:
         raise RequestError(
-            ErrorCode.BAD_REQUEST, f"the model has no output {asked!r:.80}; it has {names[:10]}"
+            ErrorCode.BAD_REQUEST,
+            f"the model has no output {asked!r:.80}; it has {list(names[:10])}",
         )
     place = names.index(asked) if isinstance(asked, str) else asked
     if place >= count:

@@ -32,6 +32,9 @@ class OnDemandOptions(GroupOptions):
     )
     max_request_bytes: Count = Field(default=2**20, description="Larger requests are refused.")
     max_instances: Count = Field(default=1000, description="Instances of one request.")
+    max_window: Count = Field(
+        default=20_000, description="Rows of the stream in a request that looks at all of a window."
+    )
     max_background: Count = Field(default=1000, description="Background rows of one request.")
     max_features: Count = Field(default=2000, description="Columns of a model, levels counted.")
     max_model_rows: Count = Field(

@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from mode import Service
 
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import RejectedError
 from attributary.schemas.explanation import ErrorCode
-from attributary.schemas.grid import Column
 from attributary.schemas.manifest import MANIFEST_KEY
 from attributary.schemas.request import StreamWindow
 from attributary.schemas.sketch import SketchHeader, decode_sketch
@@ -34,12 +35,30 @@ from attributary.workers.ondemand.methods.method import Floats
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.closing import close
 from attributary.workers.stream.ends import CatchUp
+from attributary.workers.stream.layout import Layout
 from attributary.workers.stream.outgoing import sketch_partition
 
 _log = logging.getLogger(__name__)
 
 _MOST_MODELS = 8
 _Place = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Rows X (n, columns) as a model's inputs, and the outputs Y (n, outputs) that came with them.
+
+    ``event_time`` (n,) in milliseconds. NaN is missing.
+    """
+
+    X: Floats
+    Y: Floats
+    event_time: npt.NDArray[np.int64]
+
+    def by_time(self) -> Drawn:
+        """Return the same rows in the order of their event times."""
+        order = np.argsort(self.event_time, kind="stable")
+        return Drawn(self.X[order], self.Y[order], self.event_time[order])
 
 
 @dataclass(frozen=True)
@@ -75,17 +94,21 @@ class SampleBook:
             self._rows -= sum(len(pane.sample.rows().hashes) for pane in oldest.values())
 
     def draw(
-        self, window: StreamWindow, inputs: Inputs, columns: dict[int, tuple[Column, ...]]
-    ) -> Floats:
-        """Return rows (n, columns) of the window, n at most ``window.rows``.
+        self,
+        window: StreamWindow,
+        inputs: Inputs,
+        layouts: Mapping[int, Layout],
+        outputs: Sequence[str] = (),
+    ) -> Drawn:
+        """Return rows of the window with the outputs that are named, at most ``window.rows``.
 
-        ``columns`` are those of each epoch. Rows come by ascending hash; a row counted twice comes once.
+        ``layouts`` are those of each epoch. Rows come by ascending hash; a row counted twice comes once.
         """
         samples = [
-            (pane.sample, columns[pane.epoch])
+            (pane.sample, layouts[pane.epoch])
             for start in sorted(self._panes)
             for _, pane in sorted(self._panes[start].items())
-            if pane.epoch in columns
+            if pane.epoch in layouts
         ]
         parts = [sample.rows() for sample, _ in samples]
         newest = max((int(part.event_time.max()) for part in parts if len(part.hashes)), default=0)
@@ -93,9 +116,9 @@ class SampleBook:
         start = window.start
         if window.seconds is not None:
             start = end - round(window.seconds * 1000)
-        found: dict[int, Floats] = {}
+        found: dict[int, tuple[Floats, Floats, int]] = {}
         limit = np.iinfo(np.uint64).max
-        for (sample, names), part in zip(samples, parts, strict=True):
+        for (sample, layout), part in zip(samples, parts, strict=True):
             if not len(part.hashes):
                 continue
             inside = part.event_time < end
@@ -105,10 +128,28 @@ class SampleBook:
                 continue
             if len(part.hashes) >= sample.size and int(sample.seen.sum()) > sample.size:
                 limit = min(limit, int(part.hashes.max()))
-            rows = inputs.project(part.X[inside], names)
+            rows = zip(
+                inputs.project(part.X[inside], layout.columns),
+                _outputs(part.Y[inside], layout.outputs, outputs),
+                part.event_time[inside].tolist(),
+                strict=True,
+            )
             found.update(zip(part.hashes[inside].tolist(), rows, strict=True))
-        chosen = sorted(value for value in found if value <= limit)[: window.rows]
-        return np.array([found[value] for value in chosen]).reshape(len(chosen), inputs.width)
+        chosen = [found[value] for value in sorted(found) if value <= limit][: window.rows]
+        return Drawn(
+            np.array([x for x, _, _ in chosen]).reshape(len(chosen), inputs.width),
+            np.array([y for _, y, _ in chosen]).reshape(len(chosen), len(outputs)),
+            np.array([time for _, _, time in chosen], dtype=np.int64),
+        )
+
+
+def _outputs(Y: Floats, given: Sequence[str], wanted: Sequence[str]) -> Floats:
+    """Return the outputs that are wanted (n, wanted), NaN where the rows have none of that name."""
+    found = np.full((len(Y), len(wanted)), np.nan)
+    for place, name in enumerate(wanted):
+        if name in given:
+            found[:, place] = Y[:, given.index(name)]
+    return found
 
 
 class SampleReader(Service):
@@ -146,13 +187,15 @@ class SampleReader(Service):
         """Disconnect."""
         await close(self._consumer.stop())
 
-    async def draw(self, model: str, window: StreamWindow, inputs: Inputs) -> Floats:
-        """Return rows (n, columns) of the model's stream; RequestError where there are none."""
+    async def draw(
+        self, model: str, window: StreamWindow, inputs: Inputs, outputs: Sequence[str] = ()
+    ) -> Drawn:
+        """Return rows of the model's stream and their outputs; RequestError where there are none."""
         async with self._lock:
             book = await self._book(model)
-        epochs = self._catalogue.columns(model)
-        rows = await asyncio.to_thread(book.draw, window, inputs, epochs)
-        if not len(rows):
+        layouts = self._catalogue.layouts(model)
+        rows = await asyncio.to_thread(book.draw, window, inputs, layouts, outputs)
+        if not len(rows.X):
             raise RequestError(
                 ErrorCode.SAMPLES_MISSING,
                 f"the stream of {model} has no sampled rows"

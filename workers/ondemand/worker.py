@@ -30,14 +30,15 @@ def run_worker(
     *,
     metrics: OnDemandMetrics,
     on_ready: Callable[[], None],
+    device: str = "cpu",
 ) -> None:
-    """Run until SIGINT or SIGTERM, then hand over and return.
+    """Run until SIGINT or SIGTERM, then hand over and return. ``device``: "cpu" or "cuda:N".
 
     BrokerError: the broker or a topic is missing.
     """
 
     def build(loop: asyncio.AbstractEventLoop) -> Hosted:
-        return build_worker(connection, topics, options, open_model, metrics, loop)
+        return build_worker(connection, topics, options, open_model, metrics, loop, device)
 
     host("attributary-ondemand", connection, build, on_ready)
 
@@ -49,6 +50,7 @@ def build_worker(
     open_model: Callable[[ModelCard], ModelHandle],
     metrics: OnDemandMetrics,
     loop: asyncio.AbstractEventLoop,
+    device: str = "cpu",
 ) -> Hosted:
     """Return the services of one worker; ``open_model`` opens the model of a card, from any thread."""
     worker = uuid.uuid4().hex
@@ -69,6 +71,7 @@ def build_worker(
             metrics,
             answer_partitions=partitions,
             worker=worker,
+            device=device,
         )
 
     requests = RequestService(

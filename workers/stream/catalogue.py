@@ -6,8 +6,9 @@ import logging
 
 from attributary.schemas.card import ModelCard
 from attributary.schemas.errors import RejectedError
-from attributary.schemas.grid import Column, GridRecord
+from attributary.schemas.grid import GridRecord
 from attributary.workers.stream.epoch import Epoch
+from attributary.workers.stream.layout import Layout
 
 _log = logging.getLogger(__name__)
 
@@ -112,8 +113,6 @@ class ControlCatalogue:
         """Return one epoch of a model, or None where it is not known (yet)."""
         return self._epochs.get(model, {}).get(number)
 
-    def columns(self, model: str) -> dict[int, tuple[Column, ...]]:
-        """Return the columns of every epoch of a model."""
-        return {
-            number: epoch.layout.columns for number, epoch in self._epochs.get(model, {}).items()
-        }
+    def layouts(self, model: str) -> dict[int, Layout]:
+        """Return the layout of every epoch of a model."""
+        return {number: epoch.layout for number, epoch in self._epochs.get(model, {}).items()}

@@ -9,7 +9,7 @@ from attributary.schemas.explanation import ErrorCode
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.methods.method import Method
 
-_MODULES = {"ordshap": "ordshap", "t-explainer": "t_explainer"}
+_MODULES = {"mcir-m": "mcir_m", "ordshap": "ordshap", "t-explainer": "t_explainer"}
 
 
 def find_method(name: str) -> Method[Any]:

@@ -45,6 +45,10 @@ class Context:
     gradient: Callable[[Floats], Floats] | None = None
     #: Training ranges (d,) and (d,), infinite where the card says none; None: it says none at all.
     bounds: tuple[Floats, Floats] | None = None
+    #: Outputs (n, c) that came with the instances, NaN where missing; None: ask the model.
+    observed: Floats | None = None
+    #: Where the method may compute: "cpu" or "cuda:N".
+    device: str = "cpu"
     #: Tell how far the work is. Cheap, from the thread that runs the method.
     progress: Callable[[int, int], None] = field(default=lambda done, total: None)
     #: Raises where the request is cancelled, expired or over its limits. Every call of the model does too.
@@ -68,12 +72,16 @@ class Method(Generic[Parameters]):
 
     The model returns (n,) where one output is asked for, else (n, c), float64 and finite. Missing values are
     NaN in X. ``background``: "needed" takes the stream's samples where the request names none.
+
+    ``observes``: of a window of the stream it takes the outputs too, rows in the order of time; the model is
+    not opened.
     """
 
     space: Space
     parameters: type[Parameters]
     run: _Run[Parameters]
-    background: Literal["needed", "optional"]
+    background: Literal["needed", "optional", "unused"]
+    observes: bool = False
 
 
 __all__ = ["Context", "Floats", "Method", "Model", "Result", "Space"]
