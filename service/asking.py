@@ -17,10 +17,11 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from attributary.schemas.errors import ConfigurationError
-from attributary.schemas.explanation import Explanation, OrdShapResult, Progress
+from attributary.schemas.explanation import Explanation, McirResult, OrdShapResult, Progress
 from attributary.schemas.request import Instance, MethodName, StreamWindow
 from attributary.service.explainer import Explainer
 from attributary.service.explanation_tables import explanation_view
+from attributary.service.information_pictures import information_html
 from attributary.service.instance_files import read_instances
 from attributary.service.order_pictures import order_html
 from attributary.service.printable import printable
@@ -34,6 +35,10 @@ _ROLES = ("models", "requests", "requests_high", "explanations", "cancellations"
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _WIDTH = 100
+#: The method that takes a window of the stream as its rows, and those whose answers are drawn.
+_OF_A_WINDOW = "mcir-m"
+_DRAWN = ("ordshap", "mcir-m")
+_WINDOW_ROWS, _BACKGROUND_ROWS = 2000, 100
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Question:
     output: str | None
     background: Path | None
     window: str | None
-    rows: int
+    rows: int | None
     parameters: tuple[str, ...]
     seed: int
     timeout: float
@@ -59,21 +64,29 @@ def ask(
 ) -> int:
     """Ask, print the answer, and return the exit code: 0 for a result, else 1.
 
-    ``save`` is an HTML file to draw the answer into (ordshap).
+    ``save`` is an HTML file to draw the answer into (ordshap, mcir-m).
 
     ConfigurationError: what was given cannot be sent. BrokerError, NoAnswerError: nobody answers.
     """
-    if (question.instance is None) == (question.sample is None):
+    if question.method == _OF_A_WINDOW:
+        if question.sample is not None or question.background is not None:
+            raise ConfigurationError(
+                "mcir-m explains all rows of a window of the stream: --window TIME and --rows N, or rows of "
+                "your own with --instance FILE; it takes neither --sample nor --background"
+            )
+        if question.instance is not None and question.window is not None:
+            raise ConfigurationError("--instance and --window both name the rows: choose one")
+    elif (question.instance is None) == (question.sample is None):
         raise ConfigurationError(
             "say which row to explain: --instance FILE (- for standard input), or --sample N for rows "
             "of the stream"
         )
     if question.background is not None and question.window is not None and not question.sample:
         raise ConfigurationError("--background and --window both name the background: choose one")
-    if save is not None and (question.method != "ordshap" or save.suffix != ".html"):
+    if save is not None and (question.method not in _DRAWN or save.suffix != ".html"):
         raise ConfigurationError(
-            f"--save draws what --method ordshap answers into a file *.html, got {str(save)!r} for "
-            f"{question.method}"
+            f"--save draws what --method {' or '.join(_DRAWN)} answers into a file *.html, got "
+            f"{str(save)!r} for {question.method}"
         )
     window = parse_window(question.window)
     parameters = _parameters(question.parameters)
@@ -82,6 +95,9 @@ def ask(
     answer = asyncio.run(_ask(settings, question, window, parameters, quiet=as_json))
     if save is not None and isinstance(answer.result, OrdShapResult):
         save.write_text(order_html(answer.result, f"OrdShap: {question.model}"), encoding="utf-8")
+    if save is not None and isinstance(answer.result, McirResult):
+        page = information_html(answer.result, f"MCIR-M: {question.model}")
+        save.write_text(page, encoding="utf-8")
     if as_json:
         print(answer.to_bytes().decode(), flush=True)
     elif answer.outcome == "result":
@@ -111,13 +127,17 @@ async def _ask(
     instances: list[Instance] | StreamWindow
     if question.instance is not None:
         instances = read_instances(question.instance, card)
+    elif question.method == _OF_A_WINDOW:
+        instances = window.model_copy(update={"rows": question.rows or _WINDOW_ROWS})
     else:
         instances = window.model_copy(update={"rows": question.sample})
     background: list[Instance] | StreamWindow | None = None
     if question.background is not None:
         background = read_instances(question.background, card)
-    elif question.method == "t-explainer" or question.window is not None:
-        background = window.model_copy(update={"rows": question.rows})
+    elif question.method == "t-explainer" or (
+        question.window is not None and question.method != _OF_A_WINDOW
+    ):
+        background = window.model_copy(update={"rows": question.rows or _BACKGROUND_ROWS})
     shown = Bar(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -14,10 +14,12 @@ from attributary.schemas.explanation import (
     Explanation,
     LocalContributions,
     LocalOrder,
+    McirResult,
     OrderImportance,
     OrdShapResult,
     TExplainerResult,
 )
+from attributary.service.information_table import information_view
 from attributary.service.order_strip import extremes, strip
 from attributary.service.printable import printable
 
@@ -36,6 +38,8 @@ def explanation_view(answer: Explanation, top: int) -> RenderableType:
     elif isinstance(result, OrdShapResult):
         for order in result.explanations:
             parts += [_heading(answer, order), _orders(order, top), Text("")]
+    elif isinstance(result, McirResult):
+        parts += [information_view(answer.model or "", result, top), Text("")]
     notes = [] if result is None else result.notes
     parts += [Text(note, style="dim") for note in notes]
     parts.append(

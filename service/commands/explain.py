@@ -40,14 +40,13 @@ import click
     "--window",
     metavar="TIME",
     help="Take rows of the stream from this event time alone: 90s, 10m, 2h or 7d up to the newest, or "
-    "FROM/TO in RFC 3339.",
+    "FROM/TO in RFC 3339. mcir-m explains all rows of it.",
 )
 @click.option(
     "--rows",
     type=click.IntRange(1, 100_000),
-    default=100,
-    show_default=True,
-    help="Most rows of the stream in the background.",
+    help="Most rows of the stream in the background [default: 100], for mcir-m in the window "
+    "[default: 2000].",
 )
 @click.option(
     "--parameter",
@@ -75,7 +74,8 @@ import click
     "--save",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     metavar="FILE.html",
-    help="Draw what ordshap answers: worth by position as a heat map, value against position.",
+    help="Draw what ordshap answers (worth by position as a heat map, value against position), or "
+    "mcir-m (scores with their intervals).",
 )
 @click.option("--json", "as_json", is_flag=True, help="The answer as one line of JSON.")
 def explain(
@@ -86,7 +86,7 @@ def explain(
     output: str | None,
     background: Path | None,
     window: str | None,
-    rows: int,
+    rows: int | None,
     parameters: tuple[str, ...],
     seed: int,
     timeout: float,
@@ -108,6 +108,7 @@ def explain(
       attributary explain --model churn --sample 1 --window 24h
       echo '{"age": 41, "plan": "pro"}' | attributary explain --model churn --instance -
       attributary explain --model churn --instance rows.csv --background train.csv --json
+      attributary explain --model churn --method mcir-m --window 24h --rows 5000 --save churn.html
       attributary explain --model mood --sample 1 --method ordshap --parameter mask=[PAD] --save mood.html
 
     Exit code 0: there is a result; 1: the answer is an error, or came too late; 2: it could not be asked;

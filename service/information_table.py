@@ -1,0 +1,109 @@
+"""MCIR-M in a terminal: the ranked features with bars, then those that cannot be ranked."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from attributary.schemas.explanation import McirResult, UniqueInformation
+from attributary.service.printable import printable
+
+_NAME, _BAR, _NEAR = 24, 12, 32
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def information_view(model: str, result: McirResult, top: int) -> RenderableType:
+    """Return the tables, ``top`` features at most in each, and how the neighbourhoods were chosen."""
+    ranked = [one for one in result.features if one.ranked]
+    others = [one for one in result.features if not one.ranked]
+    source = "rows of the stream" if result.observed else "rows, outputs of the model"
+    names = ", ".join(printable(name, 40) for name in result.outputs[:5])
+    more = f" and {len(result.outputs) - 5} more" if len(result.outputs) > 5 else ""
+    parts: list[RenderableType] = [
+        Text(
+            f"{printable(model, 40)} · {names}{more} · {result.rows:,} {source}",
+            style="bold",
+        )
+    ]
+    if ranked:
+        parts += [_ranked(ranked, top)]
+    if others:
+        parts += [Text("not ranked: no neighbourhood", style="bold"), _others(others, top)]
+    parts += [Text(line, style="dim") for line in _choice(result)]
+    return Group(*parts)
+
+
+def _ranked(ranked: list[UniqueInformation], top: int) -> Table:
+    table = _table("", "feature", "score", "", "unique", "joint", "given", "doubts")
+    table.columns[0].justify = "right"
+    for one in ranked[:top]:
+        table.add_row(
+            Text(str(one.rank), style="dim"),
+            printable(one.feature, _NAME),
+            _score(one),
+            Text(bar(one.score), style="green"),
+            f"{one.unique:.3g}",
+            f"{one.joint:.3g}",
+            Text(_shortened(one.neighbourhood), style="dim"),
+            Text(", ".join(one.flags), style="yellow"),
+        )
+    _rest(table, len(ranked) - top)
+    return table
+
+
+def _others(others: list[UniqueInformation], top: int) -> Table:
+    table = _table("feature", "marginal", "")
+    largest = max(one.marginal for one in others)
+    for one in others[:top]:
+        share = one.marginal / largest if largest > 0 else 0.0
+        table.add_row(
+            printable(one.feature, _NAME), f"{one.marginal:.3g}", Text(bar(share), style="green")
+        )
+    _rest(table, len(others) - top)
+    return table
+
+
+def _choice(result: McirResult) -> list[str]:
+    lines = ["unique, joint and marginal information in nats"]
+    if result.size is not None and len(result.sizes) > 1:
+        tried = ", ".join(f"{one.size}: {one.total:.3g}" for one in result.sizes)
+        lines.append(f"neighbourhoods of up to {result.size}; criterion by size {tried}")
+    found = result.stability
+    if found is not None and found.kendall is not None:
+        head = "" if found.jaccard is None else f", the first {found.head} {found.jaccard:.2f}"
+        lines.append(f"agreement of resamples: Kendall's τ {found.kendall:.2f}{head}")
+    return lines
+
+
+def bar(share: float) -> str:
+    """Return a bar of blocks for a share of 0 to 1."""
+    whole, part = divmod(round(min(max(share, 0.0), 1.0) * _BAR * 8), 8)
+    return "█" * whole + (_EIGHTHS[part] if part else "")
+
+
+def _score(one: UniqueInformation) -> Text:
+    text = Text(f"{one.score:.3f}")
+    if one.interval is not None:
+        text.append(f" {one.interval[0]:.2f}–{one.interval[1]:.2f}", style="dim")
+    return text
+
+
+def _shortened(names: list[str]) -> str:
+    shown = ", ".join(printable(name, _NAME) for name in names)
+    return shown if len(shown) <= _NEAR else f"{shown[: _NEAR - 1]}…"
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in titles:
+        numeric = title in ("score", "unique", "joint", "marginal")
+        table.add_column(title, justify="right" if numeric else "left", no_wrap=True)
+    return table
+
+
+def _rest(table: Table, hidden: int) -> None:
+    if hidden > 0:
+        cells = [""] * len(table.columns)
+        cells[0 if len(cells) < 4 else 1] = f"{hidden} more"
+        table.add_row(*cells, style="dim")
