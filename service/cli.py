@@ -32,6 +32,7 @@ COMMANDS: dict[str, _Entry] = {
     "replay": _Entry(_USE, "replay", "Count a stretch of rows again, with the same numbers."),
     "tail": _Entry(_USE, "tail", "Show attributions, drift, rejected messages as they come."),
     "top": _Entry(_USE, "top", "Watch what moves the models, live in the terminal."),
+    "report": _Entry(_USE, "report", "Write one HTML page about a model, with figures."),
     "explain": _Entry(_USE, "explain", "Ask why the model said this of that row."),
     "dead-letters": _Entry(_USE, "dead_letters", "List, show and retry rejected messages."),
 }

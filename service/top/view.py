@@ -28,8 +28,9 @@ from attributary.service.cells import (
     shortened,
     worst,
 )
+from attributary.service.model_board import ModelBoard
 from attributary.service.printable import printable
-from attributary.service.top.board import Board, ModelBoard
+from attributary.service.top.board import Board
 from attributary.service.words import about, describe_window
 
 _NAME = 28
