@@ -163,6 +163,9 @@ def test_a_log_that_was_cut_and_brings_nothing_more_shows_its_gap() -> None:
     assert ledger.gap_offsets == 6
     ledger.waits = True  # for a grid: what is closed then is not known yet
     assert ledger.gap_offsets == 0
+    ledger.waits = False
+    ledger.release(0)  # its sketches have made way for another owner's
+    assert ledger.gap_offsets == 8
 
 
 def test_what_was_lost_before_the_first_block_is_a_gap() -> None:

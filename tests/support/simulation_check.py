@@ -158,7 +158,8 @@ class Truth:
                 sums = [a + weight * b for a, b in zip(sums, part, strict=True)]
             assert [found["x0"], found["x1"]] == scores(sums), "scores"
             return
-        if self._close is None or published.message.accounting.rows_thinned:
+        # A block of which a fraction is sketched weighs its rows by that, even where it happens to keep all.
+        if self._close is None or published.message.accounting.fractions != [1.0]:
             return
         values = [row.values for row in rows]
         batch = cir(np.array(values)[:, :2], np.array(values)[:, 2:]).score[0]

@@ -141,6 +141,10 @@ class SourceLedger:
         """
         self._held[manifest.block] = manifest.upto
 
+    def release(self, block: int) -> None:
+        """Note that rows of such a block are held no more: another owner's block has taken their place."""
+        self._held.pop(block, None)
+
     def drop_truncated(self) -> list[int]:
         """Forget blocks that the log's truncation has cut through, and return them.
 

@@ -424,6 +424,8 @@ class MergePartition:
                 in_order = False
             elif not manifest.sealed and len(held) == len(mine) and not waiting:
                 ledger.hold(manifest)
+            else:
+                ledger.release(manifest.block)
 
     def _readable(self, source: SourceKey, block: int, models: set[str]) -> bool:
         """Say whether the block's sketches can be used; those that cannot are dropped, of all models."""
