@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
-    "performance": ("throughput", "state", "accuracy", "coverage"),
+    "performance": ("throughput", "state", "accuracy", "coverage", "mcir-speed"),
     "results": ("t_explainer", "speed", "ordshap-calls", "ordshap-tokens"),
 }
 
@@ -75,6 +75,23 @@ def test_what_it_measures_is_sane(folder: Path) -> None:
         assert entry["wire_cells"] + entry["wire_digests"] <= entry["wire"] <= entry["memory"]
         cells = entry["columns"] * entry["outputs"] * entry["cells"] ** 2
         assert entry["memory_cells"] > 4 * 8 * cells
+
+
+def test_the_stages_of_mcir_are_its_parts(folder: Path) -> None:
+    kept = json.loads((folder / "results" / "mcir-speed.json").read_text(encoding="utf-8"))
+    assert [case["features"] for case in kept["cases"].values()] == [20, 50]
+    for case in kept["cases"].values():
+        assert case["same_size"]
+        assert case["apart"] < 1e-12
+        assert case["ranked"] > case["features"] / 2
+        taken = {
+            entry["does"]: min(processor for processor, _ in entry["seconds"])
+            for entry in case["entries"]
+        }
+        assert 0.0 < taken["scoring"] < taken["everything"] < 10.0
+    page = (folder / "pages" / "performance.md").read_text(encoding="utf-8")
+    assert "| seconds of scoring, 50 features | 0.05 |" in page
+    assert "too few features" in page
 
 
 def test_explainers_are_measured(folder: Path) -> None:

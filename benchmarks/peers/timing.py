@@ -18,15 +18,20 @@ def seconds(run: Callable[[], object], repeats: int, warm_ups: int = 1) -> list[
 
     Processor time of all threads: what one core needs, whether or not others use it meanwhile.
     """
+    return [processor for processor, _ in both(run, repeats, warm_ups)]
+
+
+def both(run: Callable[[], object], repeats: int, warm_ups: int = 1) -> list[tuple[float, float]]:
+    """Return the processor time of all threads and the time on the wall, of each run."""
     for _ in range(warm_ups):
         run()
     found = []
     for _ in range(repeats):
         gc.collect()
         gc.disable()
-        start = time.process_time()
+        wall, processor = time.perf_counter(), time.process_time()
         run()
-        found.append(time.process_time() - start)
+        found.append((time.process_time() - processor, time.perf_counter() - wall))
         gc.enable()
     return found
 
