@@ -254,7 +254,7 @@ def test_constants_duplicates_and_one_feature() -> None:
             "limit_exceeded",
             "65 outputs, and mcir-m takes at most 64",
         ),
-        (np.broadcast_to(0.0, (2_000_001, 5)), {}, {}, "limit_exceeded", "ask for 2000000 rows"),
+        (np.broadcast_to(0.0, (1_000_001, 5)), {}, {}, "limit_exceeded", "ask for 1000000 rows"),
         (
             np.column_stack([X[:, 0], X[:, 0], X[:, :3]]),
             {},

@@ -32,8 +32,8 @@ from attributary.workers.ondemand.torch_linalg import linalg_on
 
 _SIZES = (1, 3, 5)
 _MOST_OUTPUTS = 64
-#: Rows times features: ranks of them are held in memory, some ten numbers for each.
-_MOST_CELLS = 10_000_000
+#: Rows times features: with their ranks, about 100 bytes of memory each.
+_MOST_CELLS = 5_000_000
 
 
 class McirParameters(BaseModel):
