@@ -24,7 +24,13 @@ from attributary import Explainer
 from attributary.schemas.card import Artefact, Feature, ModelCard
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError, ConfigurationError
-from attributary.schemas.explanation import ErrorCode, Explanation, Progress, TExplainerResult
+from attributary.schemas.explanation import (
+    ErrorCode,
+    Explanation,
+    OrdShapResult,
+    Progress,
+    TExplainerResult,
+)
 from attributary.schemas.topics import Topics
 from attributary.service.artefacts import artefact_of
 from attributary.service.client import NoAnswerError
@@ -174,6 +180,49 @@ def test_a_stored_model_is_explained_from_python_and_from_the_shell(stage: Stage
     worker.process.send_signal(signal.SIGTERM)
     assert worker.wait(20) == 0
     assert not worker.alive()
+
+
+def test_a_sequence_is_explained_from_the_shell(stage: Stage) -> None:
+    """Hats count 3, and a pair of gloves 2, but only after a bag: bag, hat, left and right glove."""
+    words = ["[PAD]", "bag", "hat", "left", "right"]
+
+    def after_the_bag(rows: list[Row]) -> list[Any]:
+        values = []
+        for row in rows:
+            said = [words[int(token)] for token in row]
+            worn = said[said.index("bag") + 1 :] if "bag" in said else []
+            values.append(3.0 * worn.count("hat") + 2.0 * ({"left", "right"} <= set(worn)))
+        return values
+
+    features = [Feature(name=f"w{k}", kind="categorical", levels=words) for k in range(4)]
+    rows, page = stage.folder / "row.json", stage.folder / "m.html"
+    rows.write_text(json.dumps({f"w{k}": words[k + 1] for k in range(4)}))
+    arguments = ("--method", "ordshap", "--instance", str(rows), "--parameter", "mask=[PAD]")
+    exact = (*arguments, "--parameter", "estimator=exact")
+    with ModelServer(after_the_bag, width=4) as server:
+        made = server_card("m", server)
+        codes = made.artefact.model_copy(update={"categories": "codes"})
+        stage.register(made.model_copy(update={"features": features, "artefact": codes}))
+        stage.start(server)
+        said = stage.explain(*exact, "--json")
+        assert said.returncode == 0, said
+        answer = Explanation.from_bytes(said.stdout.encode())
+        shown = stage.explain(*exact, "--save", str(page))
+        assert shown.returncode == 0, shown
+    assert isinstance(answer.result, OrdShapResult)
+    (order,) = answer.result.explanations
+    assert [one.value for one in order.features] == words[1:]
+    values = [one.value_importance for one in order.features]
+    assert values == pytest.approx([35 / 36, 3 / 4, 2 / 9, 2 / 9])
+    places = [one.position_importance for one in order.features]
+    assert places == pytest.approx([-13 / 18, 1 / 2, 1 / 9, 1 / 9])
+    gamma = np.array([one.gamma for one in order.features])
+    assert gamma[0] == pytest.approx([13 / 6, 11 / 9, 1 / 2, 0.0])
+    assert (order.prediction, order.base_value) == (5.0, 0.0)
+    assert "m · row 0 · y = 5" in shown.stdout
+    assert "+0.972" in shown.stdout
+    assert "-0.722" in shown.stdout
+    assert "<svg" in page.read_text(encoding="utf-8")
 
 
 def test_nobody_answers_where_no_worker_runs(connection: Connection, topics: Topics) -> None:

@@ -17,7 +17,7 @@ class ModelServer:
     """Serves any model name on the loopback address. ``answer`` maps rows to the output's data, or raises
     ConnectionAbortedError for an answer of HTTP 500."""
 
-    def __init__(self, answer: Callable[[list[Row]], list[Any]]) -> None:
+    def __init__(self, answer: Callable[[list[Row]], list[Any]], width: int = 2) -> None:
         self.answer = answer
         self.asked = threading.Event()
         self.let_go = threading.Event()
@@ -27,7 +27,7 @@ class ModelServer:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                tensor = {"name": "x", "datatype": "FP64", "shape": [-1, 2]}
+                tensor = {"name": "x", "datatype": "FP64", "shape": [-1, width]}
                 self._say({"inputs": [tensor], "outputs": [{**tensor, "name": "y"}]})
 
             def do_POST(self) -> None:
