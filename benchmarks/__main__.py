@@ -18,6 +18,8 @@ from benchmarks import (
     machine,
     mcir_speed,
     ordshap_calls,
+    ordshap_overhead,
+    ordshap_text,
     ordshap_tokens,
     report,
     state,
@@ -38,6 +40,8 @@ SUITES = [
     explain_speed.SUITE,
     ordshap_calls.SUITE,
     ordshap_tokens.SUITE,
+    ordshap_text.SUITE,
+    ordshap_overhead.SUITE,
 ]
 
 

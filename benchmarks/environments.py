@@ -26,8 +26,11 @@ class PeerError(Exception):
     """A peer that could not be installed or did not run; the message is one line for the table."""
 
 
-def interpreter(peer: str) -> Path:
-    """Return the Python of the peer's environment, made when missing or when its pins changed."""
+def interpreter(peer: str, *, alone: bool = False) -> Path:
+    """Return the Python of the peer's environment, made when missing or when its pins changed.
+
+    ``alone``: without what its packages ask for, where only their files are wanted.
+    """
     requirements = HERE / f"requirements-{peer}.txt"
     folder = ENVIRONMENTS / peer
     python, stamp = folder / "bin" / "python", folder / "stamp"
@@ -42,7 +45,10 @@ def interpreter(peer: str) -> Path:
         raise PeerError(f"could not be installed: no virtual environment, {error}") from None
     command = [python, "-m", "pip", "--disable-pip-version-check", "-q", "install", "--no-compile"]
     done = subprocess.run(
-        [*command, "-r", requirements], capture_output=True, text=True, check=False
+        [*command, *["--no-deps"] * alone, "-r", requirements],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise PeerError(f"could not be installed: {_reason(done.stderr)}")

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
-    "performance": ("throughput", "state", "accuracy", "coverage", "mcir-speed"),
-    "results": ("t_explainer", "speed", "ordshap-calls", "ordshap-tokens"),
+    "performance": (
+        "throughput",
+        "state",
+        "accuracy",
+        "coverage",
+        "mcir-speed",
+        "ordshap-overhead",
+    ),
+    "results": ("t_explainer", "speed", "ordshap-calls", "ordshap-tokens", "ordshap-text"),
 }
 
 
 def benchmarks(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def peer(name: str) -> ModuleType:
+    """A file of the peers' processes that needs numpy alone."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks/peers" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -215,3 +235,55 @@ def test_ordshap_tells_the_tokens_apart(folder: Path) -> None:
             for which in range(2):
                 cost = theirs["error"][which] ** 2 * theirs["calls"]
                 assert ours["error"][which] ** 2 * ours["calls"] < cost
+
+
+def test_ordshap_takes_little_time_of_its_own(folder: Path) -> None:
+    path = folder / "results" / "ordshap-overhead.json"
+    cases = json.loads(path.read_text(encoding="utf-8"))["cases"].values()
+    if all("failed" in case for case in cases):
+        pytest.skip("torch is not installed")
+    for case in cases:
+        assert 0.0 < case["model_seconds"] < case["seconds"]
+    calls = {(case["length"], case["calls"]) for case in cases}
+    assert len(calls) == len({length for length, _ in calls}) == 2
+
+
+def test_the_words_to_keep_and_their_order_are_judged_by_the_output() -> None:
+    judge = peer("order_evaluation")
+    rng = np.random.default_rng(0)
+    orders = rng.permuted(np.tile(np.arange(3), (5, 1)), axis=1)
+    asked = []
+
+    def worth(rows: np.ndarray) -> np.ndarray:
+        asked.append(len(rows))
+        return rows.sum(axis=1)
+
+    model, x = judge.Remembering(worth, batch_size=7), np.array([3, 1, 2])
+    # 0, 3, 5, 6 and 6, 3, 1, 0 for 0 to 3 words, whatever the order.
+    assert judge.areas(model, x, 0, [9.0, 7.0, 8.0], orders) == pytest.approx([11 / 3, 7 / 3])
+    assert judge.areas(model, x, 0, [7.0, 9.0, 8.0], orders) == pytest.approx([7 / 3, 11 / 3])
+    assert max(asked) <= 7
+    # The words that are kept stand where each order puts them.
+    place = judge.Remembering(lambda rows: (rows == 3) @ np.arange(3.0))
+    at = np.mean(np.argmax(orders == 0, axis=1))
+    assert judge.areas(place, x, 0, [2.0, 1.0, 0.0], orders) == pytest.approx([at * 5 / 6, at / 6])
+    rising, falling = judge.reordered(lambda rows: rows @ [100, 10, 1], x, [0.5, -1.0, 0.1])
+    assert (rising, falling) == (123, 321)
+
+
+def test_order_alone_tells_the_class_of_a_sentence() -> None:
+    made = peer("order_sentences")
+    sentences, labels = made.draw(20_000, np.random.default_rng(1))
+    known = {tuple(words): label for words, label in zip(sentences, labels, strict=True)}
+    assert max(map(len, known)) <= 14
+    pairs = 0
+    for words, label in known.items():
+        (good,) = [k for k, word in enumerate(words) if word in made.GOOD]
+        (bad,) = [k for k, word in enumerate(words) if word in made.BAD]
+        turned = list(words)
+        turned[good], turned[bad] = words[bad], words[good]
+        if tuple(turned) in known:
+            pairs += 1
+            assert known[tuple(turned)] != label
+    assert pairs > 1_000
+    assert known.get(("the", "film", "was", "not", "bad", "but", "good"), 1) == 1
