@@ -27,6 +27,7 @@ COMMANDS: dict[str, _Entry] = {
     "stream": _Entry(_RUN, "stream", "Run the workers against your own Kafka."),
     "ondemand": _Entry(_RUN, "ondemand", "Run a worker that explains predictions on request."),
     "topics": _Entry(_RUN, "topics", "Create the topics, or check them."),
+    "doctor": _Entry(_RUN, "doctor", "Find out what is wrong, and what to do about it."),
     "publish": _Entry(_USE, "publish", "Send the rows of a CSV, JSONL or Parquet file."),
     "register": _Entry(_USE, "register", "Declare a model: its features, outputs and windows."),
     "replay": _Entry(_USE, "replay", "Count a stretch of rows again, with the same numbers."),

@@ -103,7 +103,7 @@ async def create_topics(
     """
     layout = layout or TopicLayout()
     specs = topic_specs(topics, layout)
-    async with _admin(connection) as admin:
+    async with admin_client(connection) as admin:
         existing = await _partitions(admin)
         missing = [spec for spec in specs if spec.name not in existing]
         raced = await _create(admin, missing, layout.replication_factor) if missing else set()
@@ -125,7 +125,7 @@ async def check_topics(
 
     It lists what exists: asking for a topic by name would make some brokers create it.
     """
-    async with _admin(connection) as admin:
+    async with admin_client(connection) as admin:
         existing = await _partitions(admin)
     missing = [
         name
@@ -144,7 +144,8 @@ def _kept(hours: float) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _admin(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient]:
+async def admin_client(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Connect an admin client for a while; BrokerError where no broker answers, or it refuses."""
     require_broker(connection)
     admin = AIOKafkaAdminClient(**connection.client_arguments(), request_timeout_ms=_REQUEST_MS)
     try:
@@ -185,7 +186,7 @@ async def _create(admin: AIOKafkaAdminClient, specs: Iterable[TopicSpec], copies
 async def _differences(
     admin: AIOKafkaAdminClient, specs: list[TopicSpec], partitions: Mapping[str, int]
 ) -> list[str]:
-    described = await _configs(admin, [spec.name for spec in specs])
+    described = await topic_configs(admin, [spec.name for spec in specs])
     found = []
     for spec in specs:
         if partitions[spec.name] != spec.partitions:
@@ -200,7 +201,7 @@ async def _differences(
     return found
 
 
-async def _configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+async def topic_configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
     """Return the settings that the broker reports, by topic; a broker may leave some out."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     found: dict[str, dict[str, str]] = {}

@@ -12,10 +12,11 @@ import time
 from rich.console import Console
 from rich.live import Live
 
+from attributary.service.log_extents import LogExtents
 from attributary.service.reach import require_broker
 from attributary.service.settings import Settings
 from attributary.service.top.board import Board
-from attributary.service.top.feed import EndsReader, follow_results
+from attributary.service.top.feed import ends_reader, follow_results, refresh_ends
 from attributary.service.top.keys import Keys
 from attributary.service.top.view import Choice, render
 
@@ -55,8 +56,8 @@ class _Top:
     async def once(self) -> None:
         """Print one frame of what is there now, however long."""
         settings = self._settings
-        async with EndsReader(settings.connection, settings.topics) as ends:
-            await ends.refresh(self._board)
+        async with ends_reader(settings.connection, settings.topics) as ends:
+            await refresh_ends(self._board, self._settings.topics, ends)
         await follow_results(
             self._board, settings.connection, settings.topics, self._model, follow=False
         )
@@ -68,7 +69,7 @@ class _Top:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._quit.set)
-        async with EndsReader(settings.connection, settings.topics) as ends:
+        async with ends_reader(settings.connection, settings.topics) as ends:
             background = [
                 asyncio.create_task(
                     follow_results(
@@ -84,9 +85,9 @@ class _Top:
                     task.cancel()
                 await asyncio.gather(*background, return_exceptions=True)
 
-    async def _follow_ends(self, ends: EndsReader) -> None:
+    async def _follow_ends(self, ends: LogExtents) -> None:
         while True:
-            await ends.refresh(self._board)
+            await refresh_ends(self._board, self._settings.topics, ends)
             await asyncio.sleep(_ENDS_SECONDS)
 
     async def _draw(self, seconds: float, background: list[asyncio.Task[None]]) -> None:

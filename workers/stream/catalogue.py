@@ -80,6 +80,11 @@ class ControlCatalogue:
         self.version += 1
         self._current.clear()
 
+    @property
+    def models(self) -> set[str]:
+        """Models that have a card or a grid."""
+        return {*self._cards, *self._epochs}
+
     def card(self, model: str) -> ModelCard | None:
         """Return the model's card, or None."""
         return self._cards.get(model)
