@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.errors import KafkaError
@@ -32,11 +32,11 @@ from attributary.schemas.request import (
 )
 from attributary.schemas.topics import Topics
 from attributary.service.address import connection_of
+from attributary.service.own_loop import OwnLoop
 from attributary.service.reader import Reader
 
 Features = Mapping[str, Value]
 Rows = Features | Instance | Sequence[Features | Instance] | StreamWindow
-_T = TypeVar("_T")
 
 _REQUEST_MS = 10_000
 _MAX_BYTES = 8 * 2**20
@@ -77,7 +77,7 @@ class Explainer:
         self._reader: Reader | None = None
         self._reading: asyncio.Task[None] | None = None
         self._waiting: dict[str, _Waiting] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = OwnLoop("`async with` and `await arequest`")
 
     async def __aenter__(self) -> Explainer:
         await self._start()
@@ -87,7 +87,7 @@ class Explainer:
         await self.aclose()
 
     def __enter__(self) -> Explainer:
-        self._run(self._start())
+        self._loop.run(self._start())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -115,7 +115,7 @@ class Explainer:
         ConfigurationError: the request cannot be sent as it is. BrokerError: the broker refuses it.
         NoAnswerError: no worker has answered in time. An interrupt (Ctrl-C) takes the request back.
         """
-        return self._run(
+        return self._loop.run(
             self.arequest(
                 instances,
                 method=method,
@@ -188,12 +188,7 @@ class Explainer:
 
     def close(self) -> None:
         """Disconnect."""
-        loop = self._loop
-        if loop is not None:
-            self._run(self.aclose())
-            self._loop = None
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
+        self._loop.close(self.aclose)
 
     async def _start(self) -> None:
         if self._reading is not None and not self._reading.done():
@@ -276,26 +271,6 @@ class Explainer:
                 waiting.answer.set_exception(
                     BrokerError(f"the answer cannot be read by this version: {error}")
                 )
-
-    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run on this explainer's own loop, in the calling thread."""
-        with contextlib.suppress(RuntimeError):
-            asyncio.get_running_loop()
-            work.close()
-            raise ConfigurationError(
-                "an event loop runs in this thread: use `async with` and `await arequest`"
-            )
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-        task = self._loop.create_task(work)
-        try:
-            return self._loop.run_until_complete(task)
-        except BaseException:
-            if not task.done():  # interrupted from the keyboard
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    self._loop.run_until_complete(task)
-            raise
 
 
 class _Waiting:

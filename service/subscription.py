@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Literal
 
 from aiokafka import ConsumerRecord
 
@@ -16,13 +15,13 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.errors import AttributaryError, ConfigurationError, RejectedError
 from attributary.schemas.topics import Topics
 from attributary.service.address import connection_of
+from attributary.service.own_loop import OwnLoop
 from attributary.service.reader import Reader
 
 logger = logging.getLogger("attributary.subscription")
 
 Kind = Literal["attributions", "drift"]
 Result = WindowAttribution | WindowDrift
-_T = TypeVar("_T")
 
 _DECODERS: dict[str, Callable[[bytes | None], Result]] = {
     "attributions": WindowAttribution.from_bytes,
@@ -89,7 +88,7 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
         self._output = output
         self._messages: deque[Result] = deque()
         self._started = False
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = OwnLoop("`async for` and `async with`")
         self._closed = False
 
     async def __aenter__(self) -> Subscription:
@@ -121,7 +120,7 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
         await self._reader.stop()
 
     def __enter__(self) -> Subscription:
-        self._run(self._start())
+        self._loop.run(self._start())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,7 +131,7 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
 
     def __next__(self) -> Result:
         try:
-            return self._run(self.__anext__())
+            return self._loop.run(self.__anext__())
         except StopAsyncIteration:
             self.close()
             raise StopIteration from None
@@ -143,12 +142,7 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
     def close(self) -> None:
         """Disconnect."""
         self._closed = True
-        loop = self._loop
-        if loop is not None:
-            self._run(self.aclose())
-            self._loop = None
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
+        self._loop.close(self.aclose)
 
     def __del__(self) -> None:
         # `for message in subscribe(...): break` leaves nobody to close it.
@@ -161,26 +155,6 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
         if not self._started:
             await self._reader.start()
             self._started = True
-
-    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run on this subscription's own loop, in the calling thread."""
-        with contextlib.suppress(RuntimeError):
-            asyncio.get_running_loop()
-            work.close()
-            raise ConfigurationError(
-                "an event loop runs in this thread: use `async for` and `async with`"
-            )
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-        task = self._loop.create_task(work)
-        try:
-            return self._loop.run_until_complete(task)
-        except BaseException:
-            if not task.done():  # interrupted from the keyboard
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    self._loop.run_until_complete(task)
-            raise
 
     def _decode(self, record: ConsumerRecord) -> Result | None:
         """Return the message where it is readable and asked for."""
