@@ -46,8 +46,8 @@ def run_doctor(settings: Settings, *, write: bool, seconds: float, as_json: bool
 
 def as_text(finding: Finding) -> Text:
     """Return the finding in a line, and what to do in another."""
-    text = Text(f"{finding.level:<5}", style=_STYLES[finding.level])
-    text.append(f"{finding.check:<12}", style="dim").append(printable(finding.message), style="")
+    text = Text().append(f"{finding.level:<5}", style=_STYLES[finding.level])
+    text.append(f"{finding.check:<12}", style="dim").append(printable(finding.message))
     if finding.fix is not None:
         text.append(f"\n{'':17}→ {printable(finding.fix)}", style="cyan")
     return text

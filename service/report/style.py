@@ -17,7 +17,7 @@ h1 { font-size: 1.7rem; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.25rem; margin: 2.6rem 0 .2rem; border-top: 1px solid var(--line); padding-top: 1.6rem;
   overflow-wrap: anywhere; }
 h3 { font-size: 1rem; margin: 1.8rem 0 .4rem; }
-p { margin: .4rem 0; max-width: 46rem; } .dim, figcaption { color: var(--dim); font-size: .9rem; }
+p { margin: .4rem 0; max-width: 54rem; } .dim, figcaption { color: var(--dim); font-size: .9rem; }
 nav a { color: var(--accent); margin-right: .9rem; } code { font-size: .9em; overflow-wrap: anywhere; }
 figure { margin: .6rem 0; } .warn { color: var(--warn); font-weight: 600; }
 .facts { display: flex; flex-wrap: wrap; gap: .5rem; margin: 1rem 0; padding: 0; list-style: none; }

@@ -107,8 +107,8 @@ def _fit(models: int, features: int, height: int | None) -> tuple[int, int]:
 
 def _head(board: Board, now: int) -> Text:
     count, rate = len(board.models), sum(model.rate(now) for model in board.models.values())
-    text = Text(f"{printable(board.broker)}", style="bold")
-    text.append(f" · {count} model{'' if count == 1 else 's'} · {rate:,.0f} rows/s", style="")
+    text = Text().append(printable(board.broker), style="bold")
+    text.append(f" · {count} model{'' if count == 1 else 's'} · {rate:,.0f} rows/s")
     text.append(f" · lag {board.lag:,} messages")
     text.append(f" · {board.dead_letters:,} dead letters", "red" if board.dead_letters else "")
     text.append(f" · {board.gaps:,} offsets lost", "bold red" if board.gaps else "")
@@ -157,12 +157,12 @@ def _books(model: ModelBoard, now: int) -> Text:
 
 
 def _window(model: ModelBoard, message: WindowAttribution) -> Text:
-    text = Text(printable(message.output, 40), style="bold cyan")
+    text = Text().append(printable(message.output, 40), style="bold cyan")
     if (count := len(model.outputs)) > 1:
         text.append(f" ({model.outputs.index(message.output) + 1} of {count})", "dim")
     state = "final" if message.final else "so far"
-    text.append(f" · {message.window.kind}: {describe_window(message.window)}", style="")
-    return text.append(f", {message.accounting.rows:,} rows, {state}", style="")
+    text.append(f" · {message.window.kind}: {describe_window(message.window)}")
+    return text.append(f", {message.accounting.rows:,} rows, {state}")
 
 
 def _features(message: WindowAttribution, drift: WindowDrift | None, count: int) -> Table:
@@ -197,7 +197,7 @@ def _strength(score: FeatureScore) -> Text:
     """Return |2·CIR - 1| as a bar, filled up to its sure part."""
     strength = abs(2 * score.score - 1)
     whole, sure = round(strength * _BAR), round(min(score.strength_low, strength) * _BAR)
-    text = Text("█" * sure, style=DIRECTION_COLOURS[score.direction])
+    text = Text().append("█" * sure, style=DIRECTION_COLOURS[score.direction])
     text.append("▒" * (whole - sure), style="dim")
     return text.append(" " * (_BAR - whole) + f" {strength:.2f}", style="bold")
 
@@ -210,14 +210,14 @@ def _marks(column: ColumnDrift | None) -> Text:
     beyond = (
         column.ks is not None and column.ks_critical is not None and column.ks > column.ks_critical
     )
-    text = Text(_MARKS[level], style=("", "yellow", "bold red")[level])
+    text = Text().append(_MARKS[level], style=("", "yellow", "bold red")[level])
     return text.append(" KS" if beyond and level else "KS" if beyond else "", style="yellow")
 
 
 def _groups(groups: Sequence[FeatureScore]) -> Text | None:
     if not groups:
         return None
-    text = Text("groups ", style="bold")
+    text = Text().append("groups ", style="bold")
     for score in ranked(groups)[:_GROUPS]:
         text.append(f" {shortened(score.name, 16)} ", "").append_text(arrow(score))
         low, high = score.interval
@@ -226,7 +226,7 @@ def _groups(groups: Sequence[FeatureScore]) -> Text | None:
 
 
 def _drift(drift: WindowDrift | None) -> Text:
-    text = Text("drift ", style="bold")
+    text = Text().append("drift ", style="bold")
     if drift is None:
         return text.append(" no window to compare with yet", style="dim")
     text.append(f" against {reference_words(drift)}: output PSI ", "")
@@ -234,5 +234,5 @@ def _drift(drift: WindowDrift | None) -> Text:
     for column in worst(drift.features, _DRIFTED):
         text.append(f" · {shortened(column.name, 16)} ", "").append_text(psi_cell(column))
     if (agreement := drift.attributions.kendall) is not None:
-        text.append(f" · ranking agrees {agreement:.2f}", style="")
+        text.append(f" · ranking agrees {agreement:.2f}")
     return text

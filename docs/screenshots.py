@@ -1,0 +1,137 @@
+"""Make the pictures in docs/images: real rows through the embedded broker, then ``top`` and ``report``.
+
+Run ``python docs/screenshots.py`` with the package and its demo extra installed, and chromium on the
+PATH. It takes two minutes: flights of 2013 stream in, and the pictures show what the workers say of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from attributary.schemas.topics import Topics
+from attributary.service.client import Publisher
+from attributary.service.demo.dataset import Dataset
+from attributary.service.demo.flights import flights
+from attributary.service.demo.small import small
+from attributary.service.demo.stream import RowStream
+from attributary.service.embedded import EmbeddedBroker
+from attributary.service.registry import send_card
+from attributary.service.settings import Settings, load_settings
+from attributary.service.supervisor import Supervisor
+from attributary.service.top.board import Board
+from attributary.service.top.feed import ends_reader, follow_results, refresh_ends
+from attributary.service.top.view import Choice, render
+from attributary.service.topics import create_topics
+
+IMAGES = Path(__file__).parent / "images"
+_RATE, _SECONDS, _PATIENCE = 4800.0, 30.0, 120.0
+_COLUMNS, _LINES = 118, 50
+# A year passes in half a minute: short blocks let the grid follow the seasons.
+_WORKER = {"ATTRIBUTARY_INGEST__BLOCK_OFFSETS": "16", "ATTRIBUTARY_INGEST__COMPRESSION": "1000"}
+_LAYOUT = {"layout": {"rows_partitions": 2, "sketches_partitions": 2}}
+
+
+def main() -> None:
+    """Write top.svg and report.png."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        sys.exit("chromium is not installed: it takes the picture of the report")
+    IMAGES.mkdir(exist_ok=True)
+    os.environ |= _WORKER
+    with Supervisor(_print) as workers, EmbeddedBroker() as broker:
+        settings = load_settings(None, {"connection": {"bootstrap": broker.bootstrap}, **_LAYOUT})
+        asyncio.run(create_topics(settings.connection, settings.topics, settings.layout))
+        workers.start("worker", ["attributary.service", "--bootstrap", broker.bootstrap, "stream"])
+        if not workers.wait_ready(60.0):
+            sys.exit("the worker did not start")
+        asyncio.run(_top(settings))
+        _report(settings, chromium)
+        workers.stop(10.0)
+
+
+def _print(_name: str, line: str) -> None:
+    print(line)
+
+
+async def _top(settings: Settings) -> None:
+    """Stream two models at once and draw ``top`` as soon as it has caught up."""
+    connection, topics = settings.connection, settings.topics
+    board = Board(settings.connection.bootstrap)
+    following = asyncio.create_task(follow_results(board, connection, topics, None, follow=True))
+    async with ends_reader(connection, topics) as ends:
+        data = [flights(seed=0), small("breast_cancer", rows=20_000)]
+        published = await asyncio.gather(*(_stream(settings, each, topics) for each in data))
+        deadline = time.monotonic() + _PATIENCE
+        while _accepted(board) < sum(published):
+            if following.done() or time.monotonic() > deadline:
+                sys.exit("the results did not come in time")
+            await asyncio.sleep(0.2)
+        await refresh_ends(board, topics, ends)
+    _draw(board)
+    await asyncio.sleep(5.0)  # the last windows, for the report
+    following.cancel()
+
+
+def _accepted(board: Board) -> int:
+    newest = [model.newest for model in board.models.values()]
+    return sum(found.accounting.rows_accepted for found in newest if found is not None)
+
+
+def _draw(board: Board) -> None:
+    console = Console(
+        record=True, width=_COLUMNS, height=_LINES, force_terminal=True, highlight=False,
+        file=io.StringIO(),
+    )  # fmt: skip
+    now = round(time.time() * 1000)
+    console.print(render(board, Choice(features=10), now, height=_LINES, keys=True))
+    console.save_svg(str(IMAGES / "top.svg"), title="attributary top")
+
+
+async def _stream(settings: Settings, data: Dataset, topics: Topics) -> int:
+    """Publish some of the rows; return how many."""
+    await send_card(settings.connection, topics, data.card)
+    async with Publisher(
+        settings.connection,
+        model=data.card.model,
+        topic=topics.rows,
+        output_names=data.card.outputs,
+    ) as publisher:
+        rate = min(_RATE, len(data.rows) / _SECONDS)
+        await RowStream(data, publisher, rate=rate).run(lambda: False, _SECONDS)
+    return publisher.published
+
+
+def _report(settings: Settings, chromium: str) -> None:
+    """Write the report of the flights and take its picture."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        subprocess.run(
+            [
+                sys.executable, "-m", "attributary.service",
+                "--bootstrap", settings.connection.bootstrap,
+                "report", "--model", "flight-delay", "--top", "12", "--save", str(page),
+            ],
+            check=True,
+        )  # fmt: skip
+        subprocess.run(
+            [
+                chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                f"--user-data-dir={folder}/profile", "--window-size=1020,1500",
+                f"--screenshot={IMAGES / 'report.png'}", page.as_uri(),
+            ],
+            check=True, stderr=subprocess.DEVNULL, timeout=60,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
