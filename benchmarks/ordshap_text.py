@@ -74,7 +74,7 @@ def section(results: dict[str, Any]) -> str:
             "### In which order\n\n"
             "All words shown, the highest importance last (*rising*) or first (*falling*): an importance of "
             "position should raise the output first, and lower it then. A ranking by value is no claim about "
-            "order; it stands here as the comparison.",
+            "order; it stands here for comparison.",
             table(["words by", "rising", "falling", "rising - falling"], _orders(result)),
             _said_of_orders(result, values),
         ]
@@ -109,10 +109,10 @@ def _against(own: Any, other: Any, name: str) -> str:
     ahead = own - other
     by = f"by {abs(ahead.mean()):.3f} ± {_error(ahead):.3f}"
     if abs(ahead.mean()) < 2 * _error(ahead):
-        return f"and the best other, {name}, cannot be told apart ({by})"
+        return f"and {name} cannot be told apart (they differ {by})"
     if ahead.mean() > 0:
-        return f"is better than the best other, {name}, {by}"
-    return f"is worse than {name}, {by}"
+        return f"is better than {name}, the best other, {by}"
+    return f"is worse than {name}, the best other, {by}"
 
 
 def _orders(result: dict[str, Any]) -> list[list[str]]:
@@ -140,12 +140,17 @@ def _said_of_orders(result: dict[str, Any], values: list[str]) -> str:
         name: np.array(entry["ends"])[:, 0] - np.array(entry["ends"])[:, 1]
         for name, entry in result["methods"].items()
     }
-    best = max(values, key=lambda name: float(spans[name].mean()))
+    # A value has no direction in order: the better of the two, known afterwards.
+    best = max(values, key=lambda name: abs(float(spans[name].mean())))
+    turned = float(spans[best].mean()) < 0
+    named = f"{best} {'with the highest first' if turned else 'with the highest last'}"
     highest, lowest = np.array(result["extremes"]).T
     return (
-        f"By the difference, {PLACE} {_against(spans[PLACE], spans[best], best)}; beside the highest and "
-        f"lowest of {result['random_orders']} random orders, picked with the model at hand, it "
-        f"{_beside(spans[PLACE], highest - lowest)}."
+        "Of the rankings by value, taken in the direction that turned out better, the best is "
+        f"{named}; {PLACE} {_against(spans[PLACE], -spans[best] if turned else spans[best], named)}. "
+        f"Beside the highest and lowest of {result['random_orders']} random orders, picked with the "
+        f"model at hand, {PLACE} {_beside(spans[PLACE], highest - lowest)}: a slope for each word does "
+        "not say which words must follow each other."
     )
 
 
