@@ -161,7 +161,7 @@ def _beside(own: Any, other: Any) -> str:
 
 
 def figures(results: dict[str, Any]) -> list[Figure]:
-    """Return the areas under random orders, and the outputs of both orders, as bars."""
+    """Return two pictures: areas under random orders, and the outputs of both orders."""
     (result,) = results.values()
     if "failed" in result:
         return []
@@ -172,30 +172,26 @@ def figures(results: dict[str, Any]) -> list[Figure]:
     def bars(names: list[str], key: str, column: int) -> tuple[list[str], list[float | None]]:
         return names, [float(np.mean(np.array(methods[n][key])[:, column])) for n in names]
 
+    words = Panel(
+        "which words, under random orders",
+        "",
+        "area under the output",
+        {"inclusion": bars(values, "areas", 0), "exclusion": bars(values, "areas", 1)},
+        "bars",
+    )
+    order = Panel(
+        "all words, by importance",
+        "",
+        "output",
+        {
+            "rising, the highest last": bars(places, "ends", 0),
+            "falling, the highest first": bars(places, "ends", 1),
+        },
+        "bars",
+    )
     return [
-        Figure(
-            "ordshap-text",
-            "Bars per explainer: areas under random orders, and outputs with the words reordered.",
-            [
-                Panel(
-                    "which words, under random orders",
-                    "",
-                    "area",
-                    {
-                        "inclusion": bars(values, "areas", 0),
-                        "exclusion": bars(values, "areas", 1),
-                    },
-                    "bars",
-                ),
-                Panel(
-                    "words by importance",
-                    "",
-                    "probability",
-                    {"rising": bars(places, "ends", 0), "falling": bars(places, "ends", 1)},
-                    "bars",
-                ),
-            ],
-        )
+        Figure("ordshap-text-words", "Bars per explainer: inclusion and exclusion areas.", [words]),
+        Figure("ordshap-text-order", "Bars per explainer: outputs with words reordered.", [order]),
     ]
 
 
