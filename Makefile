@@ -20,7 +20,7 @@ comma := ,
 # Folders are among the sources, because a deleted file changes nothing else.
 SOURCES := pyproject.toml $(shell find schemas service workers -name __pycache__ -prune -o -print)
 PACKAGE := $(VENV)/package.stamp
-PARALLEL := $(if $(JOBS),-n $(JOBS) --dist loadfile)
+PARALLEL := $(if $(JOBS),-n $(JOBS) --dist worksteal)
 DEPENDENCIES := $(VENV)/dependencies-$(subst $(comma),-,$(EXTRAS)).stamp
 
 .DEFAULT_GOAL := help

@@ -142,7 +142,7 @@ def card(folder: Path) -> ModelCard:
 
 
 class Traffic:
-    """Rows at a steady rate until told otherwise; ``turned`` moves and reverses what the model does."""
+    """Rows at a steady rate; ``turned`` moves them and reverses the order of what moves the output."""
 
     def __init__(self, connection: Connection, topics: Topics) -> None:
         self._connection = connection
@@ -172,7 +172,7 @@ class Traffic:
         X = self._rng.standard_normal((rows, len(NAMES))) + (2.0 if self.turned else 0.0)
         weights = np.array([3.0, 2.0, 1.4, 1.0, 0.7, 0.0])
         if self.turned:
-            weights = -weights[::-1]
+            weights = weights[::-1]
         Y = X @ weights + 0.5 * self._rng.standard_normal(rows)
         Y = Y + (9.0 if self.turned else 0.0)
         return json.dumps(

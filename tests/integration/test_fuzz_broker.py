@@ -51,6 +51,8 @@ def worker(connection: Connection, topics: Topics) -> Iterator[Running]:
         ATTRIBUTARY_TOPIC_PREFIX=topics.rows.removesuffix("rows"),
         ATTRIBUTARY_INGEST__GRID_WAIT_SECONDS="1",
         ATTRIBUTARY_INGEST__FLUSH_SECONDS="0.5",
+        # Several blocks in each part, so that memory is that of models and not of one open block.
+        ATTRIBUTARY_INGEST__BLOCK_OFFSETS="128",
         # Results of a hundred models can hold a busy machine's worker up for longer than a short session.
         ATTRIBUTARY_INGEST__SESSION_SECONDS="15",
         ATTRIBUTARY_MERGE__SESSION_SECONDS="15",

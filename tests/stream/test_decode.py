@@ -15,6 +15,7 @@ from attributary.schemas.row import Row
 from attributary.schemas.row_shape import RowShapes
 from attributary.workers.stream.block import Block
 from attributary.workers.stream.decode import Decoded, decode
+from attributary.workers.stream.lightweight import FULL
 from attributary.workers.stream.options import IngestOptions
 
 OPTIONS = IngestOptions(max_message_bytes=5000, max_message_rows=20)
@@ -145,7 +146,7 @@ def test_arrow_columns_of_any_type_are_read_or_refused(role: str) -> None:
     good = {"a": pa.array([1.0, 2.0]), "y": pa.array([1.0, 2.0])}
     for column in tricky:
         for model in ("m", "unknown"):
-            block = Block("rows", 0, IngestOptions(), 0, 0, None, 0)
+            block = Block("rows", 0, IngestOptions(), 0, 0, None, 0, lambda _: FULL)
             block.add(record(arrow({**good, role: column}, model=model)))
             if model in block.models:
                 block.count(model, epoch(card("a")))

@@ -31,7 +31,9 @@ Sums = list[int]
 
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.Decoder(tuple[int, list[int], list[int]]).decode
-_decode_window = msgspec.msgpack.Decoder(tuple[list[int], list[int], set[int]]).decode
+_decode_window = msgspec.msgpack.Decoder(
+    tuple[list[int], list[int], set[int], dict[int, int]]
+).decode
 _NOTHING = WindowState(2, 1).evaluate()
 
 
@@ -126,7 +128,7 @@ class ExactWindow:
 
     def to_bytes(self) -> bytes:
         """Return the window as bytes."""
-        return _encode((self.rows, self.sums, sorted(self.epochs)))
+        return _encode((self.rows, self.sums, sorted(self.epochs), self.weights))
 
     def evaluate(self, groups: object = None) -> WindowScores:
         """Return the scores, in the form that messages are made of."""
@@ -184,8 +186,10 @@ class ExactAccumulators(Accumulators):
 
     def saved(self, data: bytes) -> Any:
         """Return the window that a snapshot holds."""
-        rows, sums, epochs = _decode_window(data)
-        return ExactWindow(rows, sums, epochs, self.evaluated)
+        rows, sums, epochs, weights = _decode_window(data)
+        window = ExactWindow(rows, sums, epochs, self.evaluated)
+        window.weights = weights
+        return window
 
     def drift(self, layout: Layout) -> Any:
         """Return what compares nothing."""
