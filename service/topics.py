@@ -6,6 +6,7 @@ topic of its own, with one partition and without compaction.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _HOUR_MS = 3_600_000
 # The log cleaner never touches the newest segment, so compacted topics need short ones.
 _SEGMENT_MS = 600_000
 _REQUEST_MS = 10_000
+_ASKED_AGAIN = 100
 _NO_ERROR, _EXISTS = 0, 36
 
 
@@ -107,9 +109,10 @@ async def create_topics(
         existing = await _partitions(admin)
         missing = [spec for spec in specs if spec.name not in existing]
         raced = await _create(admin, missing, layout.replication_factor) if missing else set()
-        if raced:
-            existing = await _partitions(admin)
-        old = [spec for spec in specs if spec.name in existing]
+        if missing:
+            existing = await _visible(admin, {spec.name for spec in missing})
+        created = {spec.name for spec in missing} - raced
+        old = [spec for spec in specs if spec.name in existing and spec.name not in created]
         differences = await _differences(admin, old, existing) if old else ()
     return TopicsReport(
         created=tuple(spec.name for spec in missing if spec.name not in raced),
@@ -163,6 +166,17 @@ def _words(error: BaseException) -> str:
 
 async def _partitions(admin: AIOKafkaAdminClient) -> dict[str, int]:
     return {topic["topic"]: len(topic["partitions"]) for topic in await admin.describe_topics()}
+
+
+async def _visible(admin: AIOKafkaAdminClient, names: set[str]) -> dict[str, int]:
+    """Return the topics that exist once these are among them: a broker tells of new ones a moment later."""
+    found = await _partitions(admin)
+    for _ in range(_ASKED_AGAIN):
+        if names <= found.keys():
+            break
+        await asyncio.sleep(0.05)
+        found = await _partitions(admin)
+    return found
 
 
 async def _create(admin: AIOKafkaAdminClient, specs: Iterable[TopicSpec], copies: int) -> set[str]:
