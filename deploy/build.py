@@ -73,16 +73,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="say what is stale, write nothing")
     asked = parser.parse_args()
-    stale = [
-        path
+    stale = {
+        path: text
         for path, text in generated().items()
         if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
-    for path in stale:
+    }
+    for path, text in stale.items():
         print(f"{'stale' if asked.check else 'written'}: {path.relative_to(ROOT)}")
         if not asked.check:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(generated()[path], encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
     return int(asked.check and bool(stale))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import wasserstein_distance
 
-from attributary.workers.explainers.auto_neighbourhood import kendall_matrix
+from attributary.workers.maths.agreement import jaccard_at_k, kendall_tau
 
 Floats = npt.NDArray[np.float64]
 
@@ -78,21 +78,14 @@ def fidelity(
     a, b = np.asarray(full_scores, dtype=np.float64), np.asarray(light_scores, dtype=np.float64)
     if a.shape != b.shape or a.ndim != 1:
         raise ValueError(f"scores have shapes {a.shape} and {b.shape}; expected (d,) twice")
-    tau = float(kendall_matrix(np.stack([a, b]))[0, 1]) if a.size > 1 else np.nan
+    tau, shared = kendall_tau(a, b), jaccard_at_k(a, b, head)
     values: dict[str, float | None] = {
         "outputs": output_distance(full_outputs, light_outputs),
-        "rank": None if np.isnan(tau) else (1 - tau) / 2,
-        "head": _head_gap(a, b, head),
+        "rank": None if tau is None else (1 - tau) / 2,
+        "head": None if shared is None else 1 - shared,
         "curves": None if curves is None else _curve_gap(*curves),
     }
     return {name: Component(value, tolerances[name]) for name, value in values.items()}
-
-
-def _head_gap(a: Floats, b: Floats, head: int) -> float | None:
-    if a.size <= head:
-        return None
-    first, second = (set(np.argsort(-v, kind="stable")[:head].tolist()) for v in (a, b))
-    return 1 - len(first & second) / len(first | second)
 
 
 def _curve_gap(full: npt.ArrayLike, light: npt.ArrayLike) -> float:

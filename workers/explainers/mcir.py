@@ -144,9 +144,11 @@ def mcir(
     everyone = np.arange(d)
     ranked: npt.NDArray[np.bool_] = np.any(candidates >= 0, axis=1)
 
-    steps = bootstraps + (0 if estimator == "copula" else d)
+    # Auto-Φ and the copula's own intervals rest on resampled copulas; nothing else does.
+    redrawn = bootstraps if neighbourhoods is None or estimator == "copula" else 0
+    steps = redrawn + (0 if estimator == "copula" else d)
     drawn = np.empty((len(tried), bootstraps, d))
-    for b, counts in enumerate(resamples):
+    for b, counts in enumerate(resamples[:redrawn]):
         progress(b, steps)
         found = copula_information(
             copula.correlation(counts, linalg),
@@ -183,7 +185,7 @@ def mcir(
     else:
         halves = [half(n, generator, block_length) for _ in range(bootstraps)]
         table = _by_feature(
-            columns, chosen, estimator, halves, lambda i: progress(bootstraps + i, steps)
+            columns, chosen, estimator, halves, lambda i: progress(redrawn + i, steps)
         )
         unique, joint, marginal, score, stderr = table.figures
         interval = np.clip(score[:, None] + 1.96 * stderr[:, None] * np.array([-1, 1]), 0, 1)
