@@ -20,6 +20,7 @@ import yaml
 from aiokafka import AIOKafkaProducer
 from command import Running
 from ondemand import request
+from stream_workers import settings_of
 
 from attributary.schemas.card import Feature, ModelCard, Tumbling
 from attributary.schemas.connection import Connection
@@ -216,11 +217,7 @@ def test_panels_have_data_and_alerts_have_their_faults(
 
 
 async def _watch(connection: Connection, topics: Topics, folder: Path, started: list[Any]) -> None:
-    settings = {
-        **_SETTINGS,
-        "ATTRIBUTARY_CONNECTION__BOOTSTRAP": connection.bootstrap,
-        "ATTRIBUTARY_TOPIC_PREFIX": topics.rows.removesuffix("rows"),
-    }
+    settings = {**_SETTINGS, **settings_of(connection, topics)}
     ports = [free_port() for _ in range(3)]
     commands = [["stream"], ["stream"], ["ondemand", "--model-root", str(folder)]]
     for command, port in zip(commands, ports, strict=True):

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from command import Running, run
 from results import LIFETIME, attribution
+from stream_workers import settings_of
 
 from attributary.schemas.card import ModelCard
 from attributary.schemas.connection import Connection
@@ -163,8 +164,7 @@ async def test_a_gap_rejections_and_rows_without_a_grid(
 def worker(connection: Connection, topics: Topics) -> Iterator[Running]:
     running = Running(
         "stream",
-        ATTRIBUTARY_CONNECTION__BOOTSTRAP=connection.bootstrap,
-        ATTRIBUTARY_TOPIC_PREFIX=topics.rows.removesuffix("rows"),
+        **settings_of(connection, topics),
         ATTRIBUTARY_INGEST__FLUSH_SECONDS="0.2",
         ATTRIBUTARY_INGEST__GRID_WAIT_SECONDS="0.5",
         ATTRIBUTARY_MERGE__PUBLISH_SECONDS="0.3",

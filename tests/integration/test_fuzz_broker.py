@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaProducer
 from command import Running, wait_until
 from fuzz import Fuzzed, record, rows_of
 from records import read_topic
+from stream_workers import settings_of
 
 from attributary.schemas.attribution import WindowAttribution
 from attributary.schemas.card import Lifetime, ModelCard
@@ -46,8 +47,7 @@ def worker(connection: Connection, topics: Topics) -> Iterator[Running]:
     """A worker for ingest and merge that reads the topics."""
     running = Running(
         "stream",
-        ATTRIBUTARY_CONNECTION__BOOTSTRAP=connection.bootstrap,
-        ATTRIBUTARY_TOPIC_PREFIX=topics.rows.removesuffix("rows"),
+        **settings_of(connection, topics),
         ATTRIBUTARY_INGEST__GRID_WAIT_SECONDS="1",
         ATTRIBUTARY_INGEST__FLUSH_SECONDS="0.5",
         # Several blocks in each part.

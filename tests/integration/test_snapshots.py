@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -11,18 +10,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.records_to_delete import RecordsToDelete
-from aiokafka.errors import KafkaError
-from command import Running, wait_until
+from broker_embedded import EmbeddedTestBroker
+from broker_kafka import KafkaBroker
+from command import wait_until
 from records import read_topic
+from stream_workers import Workers, delete_records
 
 from attributary.schemas.attribution import WindowAttribution
 from attributary.schemas.connection import Connection
 from attributary.schemas.sketch import decode_sketch
 from attributary.schemas.topics import Topics
 from attributary.service.accounting import read_accounting
-from attributary.service.supervisor import READY
 from attributary.workers.maths.cir import cir
 from attributary.workers.stream.snapshot_log import SnapshotShelf
 
@@ -40,29 +38,17 @@ _SECONDS = 40.0
 _PARTITIONS = 4
 
 
-class Stage:
+class Stage(Workers):
     """One test's topics and workers. Rows are a second of event time apart."""
 
-    def __init__(self, connection: Connection, topics: Topics) -> None:
-        self.connection = connection
-        self.topics = topics
-        self.running: list[Running] = []
+    def __init__(
+        self, broker: EmbeddedTestBroker | KafkaBroker, connection: Connection, topics: Topics
+    ) -> None:
+        super().__init__(connection, topics, _SETTINGS)
+        self._deletes = broker.kind == "kafka"
         self.began = time.time() - 7200
         self.X = np.random.default_rng(4).standard_normal((2000, 2))
         self.Y = self.X @ [1.0, -0.5] + np.random.default_rng(5).standard_normal(2000)
-
-    def start(self, *arguments: str) -> Running:
-        """Start a worker and wait until it is ready."""
-        worker = Running(
-            "stream",
-            *arguments,
-            **_SETTINGS,
-            ATTRIBUTARY_CONNECTION__BOOTSTRAP=self.connection.bootstrap,
-            ATTRIBUTARY_TOPIC_PREFIX=self.topics.rows.removesuffix("rows"),
-        )
-        self.running.append(worker)
-        worker.wait_for(READY)
-        return worker
 
     def publish(self, start: int, stop: int) -> None:
         """Write rows of these numbers in turn to all partitions."""
@@ -134,23 +120,11 @@ class Stage:
 
     def delete_sketches(self, before: dict[int, int]) -> None:
         """Let the broker drop sketches; the embedded one cannot, and keeps them."""
-
-        async def delete() -> None:
-            admin = AIOKafkaAdminClient(**self.connection.client_arguments())
-            await admin.start()
-            try:
-                await admin.delete_records(
-                    {
-                        TopicPartition(self.topics.sketches, partition): RecordsToDelete(offset)
-                        for partition, offset in before.items()
-                        if offset
-                    }
-                )
-            finally:
-                await admin.close()
-
-        with contextlib.suppress(KafkaError, asyncio.TimeoutError):
-            asyncio.run(asyncio.wait_for(delete(), 10))
+        if self._deletes:
+            sketches = self.topics.sketches
+            delete_records(
+                self.connection, {TopicPartition(sketches, p): at for p, at in before.items() if at}
+            )
 
     def check_scores(self, message: WindowAttribution, rows: int) -> None:
         """Compare with the batch computation, and the books with what was sent."""
@@ -163,14 +137,15 @@ class Stage:
 
 
 @pytest.fixture
-def stage(connection: Connection, topics: Topics) -> Iterator[Stage]:
+def stage(
+    broker: EmbeddedTestBroker | KafkaBroker, connection: Connection, topics: Topics
+) -> Iterator[Stage]:
     """Topics of one's own; workers are gone afterwards."""
-    made = Stage(connection, topics)
+    made = Stage(broker, connection, topics)
     try:
         yield made
     finally:
-        for worker in made.running:
-            worker.close()
+        made.close()
 
 
 def _finals(messages: Sequence[WindowAttribution]) -> dict[int, set[bytes]]:

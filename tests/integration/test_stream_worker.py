@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
-from command import Running
 from records import read_topic
+from stream_workers import Workers
 
 from attributary.schemas.arrow import encode_arrow_rows
 from attributary.schemas.attribution import WindowAttribution
@@ -25,7 +25,6 @@ from attributary.schemas.dead_letter import DeadLetter
 from attributary.schemas.errors import Reason
 from attributary.schemas.topics import Topics
 from attributary.service.accounting import Accounting, AccountingReader
-from attributary.service.supervisor import READY
 from attributary.workers.maths.cir import cir
 
 pytestmark = pytest.mark.integration
@@ -100,26 +99,11 @@ class Rows(NamedTuple):
         return found
 
 
-class Stage:
+class Stage(Workers):
     """One test's topics, the workers it started, and what it published."""
 
     def __init__(self, connection: Connection, topics: Topics) -> None:
-        self.connection = connection
-        self.topics = topics
-        self.running: list[Running] = []
-
-    def start(self, *arguments: str) -> Running:
-        """Start a worker and return it once it says that it is ready."""
-        worker = Running(
-            "stream",
-            *arguments,
-            **_SETTINGS,
-            ATTRIBUTARY_CONNECTION__BOOTSTRAP=self.connection.bootstrap,
-            ATTRIBUTARY_TOPIC_PREFIX=self.topics.rows.removesuffix("rows"),
-        )
-        self.running.append(worker)
-        worker.wait_for(READY)
-        return worker
+        super().__init__(connection, topics, _SETTINGS)
 
     def publish(self, messages: Sequence[Message], *, seconds: float = 0.0) -> None:
         """Send messages, spread over the partitions and over some seconds."""
@@ -237,8 +221,7 @@ def stage(connection: Connection, topics: Topics) -> Iterator[Stage]:
     try:
         yield made
     finally:
-        for worker in made.running:
-            worker.close()
+        made.close()
 
 
 def _same_scores(message: WindowAttribution, rows: Rows) -> None:

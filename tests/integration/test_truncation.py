@@ -10,17 +10,16 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.records_to_delete import RecordsToDelete
-from aiokafka.errors import KafkaError
+from broker_embedded import EmbeddedTestBroker
+from broker_kafka import KafkaBroker
 from command import Running, wait_until
 from records import read_topic
+from stream_workers import Workers, delete_records
 
 from attributary.schemas.attribution import WindowAttribution
 from attributary.schemas.connection import Connection
 from attributary.schemas.topics import Topics
 from attributary.service.accounting import Accounting, read_accounting
-from attributary.service.supervisor import READY
 
 pytestmark = pytest.mark.integration
 
@@ -33,26 +32,12 @@ _SETTINGS = {
 _SECONDS = 30.0
 
 
-class Log:
+class Log(Workers):
     """The rows topic's first partition, and the worker that reads it."""
 
     def __init__(self, connection: Connection, topics: Topics) -> None:
-        self.connection = connection
-        self.topics = topics
+        super().__init__(connection, topics, _SETTINGS)
         self.partition = TopicPartition(topics.rows, 0)
-        self.running: list[Running] = []
-
-    def start(self) -> Running:
-        """Start a worker and wait until it is ready."""
-        worker = Running(
-            "stream",
-            **_SETTINGS,
-            ATTRIBUTARY_CONNECTION__BOOTSTRAP=self.connection.bootstrap,
-            ATTRIBUTARY_TOPIC_PREFIX=self.topics.rows.removesuffix("rows"),
-        )
-        self.running.append(worker)
-        worker.wait_for(READY)
-        return worker
 
     def publish(self, numbers: Sequence[int]) -> None:
         """Write rows one a message, all to one partition."""
@@ -73,20 +58,8 @@ class Log:
         asyncio.run(send())
 
     def delete_before(self, offset: int) -> None:
-        """Let the broker drop offsets; skips where it cannot."""
-
-        async def delete() -> None:
-            admin = AIOKafkaAdminClient(**self.connection.client_arguments())
-            await admin.start()
-            try:
-                await admin.delete_records({self.partition: RecordsToDelete(offset)})
-            finally:
-                await admin.close()
-
-        try:
-            asyncio.run(asyncio.wait_for(delete(), 10))
-        except (KafkaError, asyncio.TimeoutError) as error:
-            pytest.skip(f"this broker deletes no records: {error!r}")
+        """Let the broker drop offsets."""
+        delete_records(self.connection, {self.partition: offset})
 
     def accounting(self) -> Accounting:
         """Return the books as they are told from outside."""
@@ -116,14 +89,17 @@ class Log:
 
 
 @pytest.fixture
-def log(connection: Connection, topics: Topics) -> Iterator[Log]:
+def log(
+    broker: EmbeddedTestBroker | KafkaBroker, connection: Connection, topics: Topics
+) -> Iterator[Log]:
     """An empty log; its workers are gone afterwards."""
+    if broker.kind == "embedded":
+        pytest.skip("the embedded broker deletes no records: --broker kafka")
     made = Log(connection, topics)
     try:
         yield made
     finally:
-        for worker in made.running:
-            worker.close()
+        made.close()
 
 
 def _says(worker: Running, lost: int, before: int) -> bool:
