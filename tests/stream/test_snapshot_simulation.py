@@ -41,7 +41,7 @@ def light_collector() -> Iterator[None]:
 
 
 def _run(seed: int, **options: Any) -> SnapshotSimulation:
-    simulation = SnapshotSimulation(seed, **options)
+    simulation = SnapshotSimulation(seed, long=True, **options)
     try:
         simulation.run()
         check(simulation)

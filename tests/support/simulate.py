@@ -22,7 +22,7 @@ from simulation_check import check, check_other_readers
 # Seeds that are handed to a process at once.
 _PORTION = 500
 #: One schedule in so many is also read by merges that start later.
-_OTHER_READERS = 8
+_OTHER_READERS = 12
 
 
 @dataclass
@@ -37,9 +37,9 @@ class Result:
     happened: Counter[str] = field(default_factory=Counter)
 
 
-def run_one(seed: int, faults: Faults | None = None) -> Counter[str]:
+def run_one(seed: int, faults: Faults | None = None, *, long: bool | None = None) -> Counter[str]:
     """Run a schedule and check its books; return what happened. Raises where it fails."""
-    simulation = Simulation(seed, faults=faults).run()
+    simulation = Simulation(seed, faults=faults, long=long).run()
     check(simulation)
     if seed % _OTHER_READERS == 0:
         check_other_readers(simulation)

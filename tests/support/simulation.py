@@ -33,7 +33,7 @@ TOPIC = "rows"
 MODELS = (("a",), ("b",), ("a", "b"))
 HOME = {"a": 0, "b": 1}
 #: One schedule in so many counts in real sketches instead of the small, exact accumulators.
-SKETCHED = 100
+SKETCHED = 200
 #: What a step may do, and how often it does: methods of ``Simulation``.
 ACTIONS = {
     "append": 9.0,
@@ -49,7 +49,9 @@ ACTIONS = {
     "publish": 3.0,
     "restart_merge": 0.4,
 }
-_STEPS = 20
+_STEPS, _SHORT_STEPS = 20, 8
+#: One schedule in so many is a long one: for the others few records and steps do, and many fit an hour.
+LONG = 20
 # Schedules whose owners sketch a fraction of the rows, each as it likes.
 _SHARE_LIGHT = 0.4
 # Else a schedule is mostly about waiting for a grid.
@@ -168,7 +170,7 @@ class Merger:
 
 class Simulation:
     """One schedule. ``sketched``: count in the real accumulators. ``width``: at most so many rows in a
-    record; ``learn``: no grid before rows.
+    record; ``learn``: no grid before rows; ``long``: many records and steps, by default one of ``LONG``.
     """
 
     def __init__(
@@ -178,12 +180,13 @@ class Simulation:
         sketched: bool | None = None,
         faults: Faults | None = None,
         partitions: int | None = None,
-        records: int = 6,
+        records: int | None = None,
         width: int = 3,
         block_offsets: int = 3,
         values: Values | None = None,
         learn: bool | None = None,
         models: tuple[str, ...] | None = None,
+        long: bool | None = None,
     ) -> None:
         self.rng = rng = random.Random(seed)
         self._faults = faults or Faults()
@@ -201,9 +204,10 @@ class Simulation:
         #: What knows all of the control topics.
         self._informed = _informed(self.models, self.learn, values).copy()
         numbers = Numbers(rng, values)
-        count = partitions or rng.choice((1, 2, 2, 2, 3))
+        self._long = seed % LONG == 0 if long is None else long
+        count = partitions or rng.choice((1, 2, 2, 2, 3) if self._long else (1, 1, 2))
         self.sources = [Source(p, rng, numbers, width) for p in range(count)]
-        self._records = records
+        self._records = records or (6 if self._long else 3)
         self.grids: list[bytes] = []
         self.sketches: list[list[Sent]] = [[] for _ in range(len(self.models))]
         self.letters: set[tuple[int, int]] = set()
@@ -242,9 +246,10 @@ class Simulation:
         }
         return self.options.model_copy(update=light)
 
-    def run(self, steps: int = _STEPS) -> Simulation:
+    def run(self, steps: int | None = None) -> Simulation:
         """Let the schedule run, then drain it with one last owner."""
         self._begin()
+        steps = steps or (_STEPS if self._long else _SHORT_STEPS)
         for action in self.rng.choices(list(ACTIONS), _WEIGHTS, k=steps):
             self.now += self.rng.choice((0.0, 0.3, 2.0))
             getattr(self, action)()
