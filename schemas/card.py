@@ -117,12 +117,82 @@ class Artefact(_Part):
         return self
 
 
+class Digest(_Part):
+    """The distribution of one column: t-digest centroids, and how many rows have no finite value."""
+
+    means: list[Finite] = Field(description="Ascending.")
+    weights: list[Annotated[float, Field(gt=0, le=1e18)]]
+    atoms: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[], description="Positions of centroids that are one value, repeated or not."
+    )
+    low: Finite | None = Field(
+        default=None, description="Smallest value; null where there is none."
+    )
+    high: Finite | None = None
+    values: Annotated[int, Field(ge=0)] = Field(description="Rows with a finite value.")
+    missing: Annotated[int, Field(ge=0)] = Field(default=0, description="Rows without one.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Digest:
+        if len(self.means) != len(self.weights) or self.means != sorted(self.means):
+            raise ValueError("a digest has ascending means and as many weights")
+        if any(place >= len(self.means) for place in self.atoms):
+            raise ValueError(
+                f"a digest of {len(self.means)} centroids has no atom {self.atoms[-1]}"
+            )
+        if bool(self.means) != bool(self.values):
+            raise ValueError("a digest has centroids where there are values, and only there")
+        low, high = self.low, self.high
+        if self.means and (
+            low is None or high is None or low > self.means[0] or high < self.means[-1]
+        ):
+            raise ValueError("a digest's low and high enclose its means")
+        return self
+
+
+class Reference(_Part):
+    """What a reference sample says beside its grid: what drift compares windows with."""
+
+    x_digests: list[Digest] = Field(description="Of the columns, in the order of the grid's edges.")
+    y_digests: list[Digest] = Field(description="Of the outputs.")
+    scores: list[list[Annotated[float, Field(ge=0, le=1)]]] = Field(
+        description="CIR, (outputs, columns)."
+    )
+    stderr: list[list[float | None]] = Field(description="Of the scores, same shape.")
+    groups: dict[str, list[Annotated[float, Field(ge=0, le=1)]]] = Field(
+        default={}, description="CIR of each group of columns, per output."
+    )
+
+
 class Baseline(_Part):
-    """The grid edges of a reference sample, as a training table gives them."""
+    """A reference sample, as a training table gives it: its grid, and what windows are compared with."""
 
     x_edges: list[list[float]] = Field(description="(columns, cells - 1), ascending per column.")
     y_edges: list[list[float]] = Field(description="(outputs, cells - 1), ascending per output.")
-    rows: Annotated[int, Field(ge=0)] = Field(description="Rows that the edges were taken from.")
+    rows: Annotated[int, Field(ge=0)] = Field(description="Rows that the baseline was taken from.")
+    reference: Reference | None = Field(
+        default=None,
+        description="Without one, windows are compared with the first full window.",
+    )
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> Baseline:
+        if (found := self.reference) is None:
+            return self
+        columns, outputs = len(self.x_edges), len(self.y_edges)
+        shape = [outputs, columns]
+        if [len(found.y_digests), len(found.x_digests)] != shape:
+            raise ValueError(
+                f"digests of {len(found.x_digests)} columns and {len(found.y_digests)} outputs beside "
+                f"edges of {columns} and {outputs}"
+            )
+        for what, table in (("scores", found.scores), ("stderr", found.stderr)):
+            if len(table) != outputs or any(len(row) != columns for row in table):
+                raise ValueError(f"{what} must be ({outputs}, {columns}), as the edges are")
+        wrong = [name for name, row in found.groups.items() if len(row) != outputs]
+        if wrong:
+            raise ValueError(f"group {wrong[0]!r} needs {outputs} scores, one per output")
+        return self
 
 
 class ModelCard(Message):

@@ -30,6 +30,7 @@ COMMANDS: dict[str, _Entry] = {
     "doctor": _Entry(_RUN, "doctor", "Find out what is wrong, and what to do about it."),
     "publish": _Entry(_USE, "publish", "Send the rows of a CSV, JSONL or Parquet file."),
     "register": _Entry(_USE, "register", "Declare a model: its features, outputs and windows."),
+    "baseline": _Entry(_USE, "baseline", "Make a model's card from its training table."),
     "replay": _Entry(_USE, "replay", "Count a stretch of rows again, with the same numbers."),
     "tail": _Entry(_USE, "tail", "Show attributions, drift, rejected messages as they come."),
     "top": _Entry(_USE, "top", "Watch what moves the models, live in the terminal."),

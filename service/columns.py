@@ -15,7 +15,10 @@ RESERVED = ("_id", "_time", "_weight")
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user asked for; ``features`` None: every column that is nothing else."""
+    """What the user asked for; ``features`` None: every column that is nothing else, or ``left_out``.
+
+    ``modelled``: the rows have no outputs, a model says them.
+    """
 
     outputs: tuple[str, ...] = ()
     features: tuple[str, ...] | None = None
@@ -23,6 +26,8 @@ class Choice:
     id: str | None = None
     time: str | None = None
     weight: str | None = None
+    left_out: tuple[str, ...] = ()
+    modelled: bool = False
 
     @property
     def texts(self) -> set[str]:
@@ -50,7 +55,7 @@ class Columns:
 
 def choose(choice: Choice, names: Sequence[str]) -> Columns:
     """Return the columns by name; ConfigurationError names a missing one and the closest there is."""
-    if not choice.outputs:
+    if not choice.outputs and not choice.modelled:
         raise ConfigurationError(
             "name the columns that hold the model's outputs with --outputs; there are "
             f"{_some(names)}"
@@ -64,13 +69,15 @@ def choose(choice: Choice, names: Sequence[str]) -> Columns:
         "--outputs": choice.outputs,
         "--features": choice.features or (),
         "--categorical": choice.categorical,
+        "--leave-out": choice.left_out,
         **{option: (name,) for option, name in single.items() if name is not None},
     }
     for option, wanted in asked.items():
         for name in wanted:
             if name not in names:
                 raise ConfigurationError(f"{option}: no column {name!r}: {_closest(name, names)}")
-    taken = {*choice.outputs, *(name for name in single.values() if name is not None)}
+    others = (name for name in single.values() if name is not None)
+    taken = {*choice.outputs, *choice.left_out, *others}
     if choice.features is None:
         features = tuple(name for name in names if name not in taken and name not in RESERVED)
     else:

@@ -25,17 +25,9 @@ from attributary.service.progress import Meter, meter
 from attributary.service.publisher import Publisher
 from attributary.service.registry import find_card, send_card
 from attributary.service.settings import Settings
-from attributary.service.table_files import CsvFile, ParquetFile
+from attributary.service.table_files import CsvFile, ParquetFile, kind_of
 from attributary.service.topics import check_topics
 
-_KINDS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
 _SHOWN_REJECTIONS = 5
 _GIVE_UP_SECONDS = 60.0
 _LEAVE_SECONDS = 2.0
@@ -115,9 +107,8 @@ class FilePublisher:
         if job.path.stat().st_size == 0:
             raise ConfigurationError(f"{job.path} is empty")
         try:
-            if _kind_of(job) == "jsonl":
-                return self._open_lines()
-            return self._open_table(_kind_of(job))
+            kind = kind_of(job.path, job.kind)
+            return self._open_lines() if kind == "jsonl" else self._open_table(kind)
         except OSError as error:
             raise ConfigurationError(f"{job.path}: {error.strerror or error}") from None
 
@@ -230,20 +221,6 @@ class FilePublisher:
 
 def _no_room(publisher: Publisher, message: Message) -> bool:
     return not publisher.wait_for_room(message.rows, len(message.value), 0.2)
-
-
-def _kind_of(job: Job) -> str:
-    if job.kind != "auto":
-        return job.kind
-    suffixes = [suffix.lower() for suffix in job.path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-    kind = _KINDS.get(suffixes[-1] if suffixes else "")
-    if kind is None:
-        raise ConfigurationError(
-            f"{job.path}: its name tells no format; give --format csv, jsonl or parquet"
-        )
-    return kind
 
 
 @contextmanager

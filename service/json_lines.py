@@ -24,7 +24,7 @@ class JsonLines:
     """A file of one object a line, ``.gz`` or not. A line that is no row goes to ``reject``.
 
     Without outputs in the choice every line is a row as it travels, {"features": …, "outputs": …}; with
-    them every line is a flat object, and its other members are the features.
+    them, or a model that says them, every line is a flat object, and its other members are the features.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class JsonLines:
 
     def messages(self, batch_rows: int) -> Iterator[Message]:
         """Yield JSON arrays of at most ``batch_rows`` rows."""
-        if self._choice.outputs:
+        if self._choice.outputs or self._choice.modelled:
             self._columns, _ = self.columns()
         rows: list[bytes] = []
         size = 0
@@ -109,11 +109,12 @@ class JsonLines:
         if self._choice.features is not None:
             features = {name: found[name] for name in names.features if name in found}
         else:
-            taken = {*names.outputs, names.id, names.time, names.weight, *RESERVED}
+            others = (names.id, names.time, names.weight, *self._choice.left_out)
+            taken = {*names.outputs, *others, *RESERVED}
             features = {name: value for name, value in found.items() if name not in taken}
         return self._encoder.encode(
             features,
-            {name: found[name] for name in names.outputs},
+            {name: found[name] for name in names.outputs} or 0.0,
             id=_member(found, names.id),
             time=self._time(_member(found, names.time)),
             weight=_member(found, names.weight),

@@ -10,6 +10,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError, RejectedError
 from attributary.schemas.topics import Topics
 from attributary.service.reader import Reader
+from attributary.service.topics import MAX_MESSAGE_BYTES
 
 _REQUEST_MS = 10_000
 
@@ -36,7 +37,10 @@ async def find_card(connection: Connection, topics: Topics, model: str) -> Model
 async def send_card(connection: Connection, topics: Topics, card: ModelCard) -> None:
     """Send ``card``; it replaces the model's earlier one. BrokerError where it is not acknowledged."""
     producer = AIOKafkaProducer(
-        **connection.client_arguments(), acks="all", request_timeout_ms=_REQUEST_MS
+        **connection.client_arguments(),
+        acks="all",
+        request_timeout_ms=_REQUEST_MS,
+        max_request_size=MAX_MESSAGE_BYTES,  # the baseline of a wide model takes a megabyte
     )
     try:
         await producer.start()

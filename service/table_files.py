@@ -14,10 +14,33 @@ import pyarrow.parquet
 
 from attributary.schemas.errors import ConfigurationError
 
+_KINDS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
 _BLOCK_BYTES = 4 * 2**20
 _BATCH_ROWS = 16_384
 
 Reject = Callable[[str], None]
+
+
+def kind_of(path: Path, asked: str = "auto") -> str:
+    """Return csv, jsonl or parquet: as ``asked``, else by the file's name, or ConfigurationError."""
+    if asked != "auto":
+        return asked
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    kind = _KINDS.get(suffixes[-1] if suffixes else "")
+    if kind is None:
+        raise ConfigurationError(
+            f"{path}: its name tells no format; give --format csv, jsonl or parquet"
+        )
+    return kind
 
 
 class CsvFile:

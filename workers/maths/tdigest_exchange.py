@@ -2,7 +2,8 @@
 
 The package writes {"n", "delta", "K", "centroids": [{"m": mean, "c": count}, …]} and reads it with
 ``TDigest().update_from_dict(…)``. It ignores other keys, so the exact minimum and maximum and which
-centroids are repeated values (the lists below) travel along and come back unchanged. The package
+centroids are repeated values (the lists below) travel along and come back unchanged, as do the counts of
+values that are not finite. The package
 itself cannot hold NaN, blends repeated values, and rebuilds its tree one centroid at a time.
 """
 
@@ -23,10 +24,12 @@ _K = 25  # the package's default: it compresses beyond K / delta centroids
 def to_centroid_dicts(digests: TDigests) -> list[dict[str, Any]]:
     """Return one dict per column, plain numbers only; a column without values has no centroids.
 
-    Beside the package's keys: "min" and "max" where there are values, and "atoms", the positions
-    of centroids whose values are all equal.
+    Beside the package's keys: "min" and "max" where there are values, "atoms", the positions of
+    centroids whose values are all equal, and how many values there were ("values", which differs from "n"
+    where they are weighted) and were not finite ("nan", "inf").
     """
     mean, weight, atom = digests.centroids
+    values, nan, infinite = digests.count, digests.nan_count, digests.inf_count
     low, high, used = digests.minimum, digests.maximum, np.count_nonzero(weight, axis=1)
     result: list[dict[str, Any]] = []
     for j in range(digests.columns):
@@ -39,6 +42,9 @@ def to_centroid_dicts(digests: TDigests) -> list[dict[str, Any]]:
                 {"m": m, "c": c}
                 for m, c in zip(mean[j, :size].tolist(), weight[j, :size].tolist(), strict=True)
             ],
+            "values": int(values[j]),
+            "nan": int(nan[j]),
+            "inf": int(infinite[j]),
         }
         if size:
             entry |= {"min": float(low[j]), "max": float(high[j])}
@@ -53,8 +59,8 @@ def from_centroid_dicts(
     """Return digests of columns given as dicts, or as bare lists of centroids.
 
     Where "atoms" is absent a centroid is a repeated value only if its count is at most 1; where
-    "min" and "max" are absent the outermost means stand in for them. Counts may be fractional;
-    the number of values is then their sum, rounded. Raises ValueError for centroids that are not
+    "min" and "max" are absent the outermost means stand in for them, "values" are the sum of the counts,
+    rounded, and "nan" and "inf" 0. Raises ValueError for centroids that are not
     finite or have no positive count.
     """
     entries: list[Mapping[str, Any]] = [
@@ -81,9 +87,12 @@ def from_centroid_dicts(
         mean[j, : m.size], weight[j, : m.size] = m[order], c[order]
         atom[j, : m.size] = repeated[order]
     total = weight.sum(axis=1)
-    count = np.where(total > 0, np.maximum(np.rint(total), 1), 0).astype(np.int64)
-    nothing = np.zeros(len(entries), dtype=np.int64)
-    state = DigestState(
-        compress(mean, weight, atom, compression), count, nothing, nothing, low, high
+    rounded = np.where(total > 0, np.maximum(np.rint(total), 1), 0).astype(np.int64)
+    given = (entry.get("values", value) for entry, value in zip(entries, rounded, strict=True))
+    count = np.where(total > 0, np.fromiter(given, np.int64, len(entries)), 0)
+    nan, infinite = (
+        np.array([entry.get(what, 0) for entry in entries], dtype=np.int64)
+        for what in ("nan", "inf")
     )
+    state = DigestState(compress(mean, weight, atom, compression), count, nan, infinite, low, high)
     return TDigests.from_state(state, compression)

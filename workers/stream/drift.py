@@ -1,4 +1,5 @@
-"""Drift of a model's final windows, against its first full window and against the preceding one."""
+"""Drift of a model's final windows: against the card's baseline, or else the first full window, and against
+the preceding one."""
 
 from __future__ import annotations
 
@@ -24,25 +25,31 @@ ReferenceKind = Literal["baseline", "preceding"]
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """What is kept of a window to compare later ones with; ``score`` (c, d)."""
+class Sample:
+    """Rows that others are compared with; ``score`` (c, d)."""
 
-    window: Window
     tally: Tally
     x_digests: TDigests
     y_digests: TDigests
     score: Floats
 
-    @classmethod
-    def of(cls, due: Due, scores: WindowScores) -> Remembered:
-        """Return what is kept of a window that is due; its state is not changed afterwards."""
-        digests = due.state.x_digests, due.state.y_digests
-        return cls(due.window, due.tally, *digests, scores.scores.score)
-
     @property
     def rows(self) -> int:
         """Rows that it counts."""
         return self.tally.total
+
+
+@dataclass(frozen=True)
+class Remembered(Sample):
+    """What is kept of a window to compare later ones with."""
+
+    window: Window
+
+    @classmethod
+    def of(cls, due: Due, scores: WindowScores) -> Remembered:
+        """Return what is kept of a window that is due; its state is not changed afterwards."""
+        digests = due.state.x_digests, due.state.y_digests
+        return cls(due.tally, *digests, scores.scores.score, due.window)
 
     def state(self) -> RememberedState:
         """Return it as a snapshot holds it."""
@@ -67,7 +74,7 @@ class Remembered:
             )
         score = np.frombuffer(state.score, dtype="<f8").astype(np.float64).reshape(shape)
         window = Window.model_validate_json(state.window)
-        return cls(window, Tally.of(state.rows), x_digests, y_digests, score)
+        return cls(Tally.of(state.rows), x_digests, y_digests, score, window)
 
 
 class DriftBook:
@@ -106,22 +113,34 @@ class DriftBook:
             self._latest[spec] = {kept.window.start: kept for kept in found}
 
     def compare(
-        self, model: str, due: Due, scores: WindowScores, oldest: int, now: int
+        self,
+        model: str,
+        due: Due,
+        scores: WindowScores,
+        oldest: int,
+        now: int,
+        training: Sample | None = None,
     ) -> Iterator[WindowDrift]:
         """Yield the window's drift against each reference there is, per output; then remember it.
 
         ``oldest`` is the start of the model's first pane: a window that begins before is not full.
+        ``training``: what the card's baseline says; without it the first full window is the baseline.
         """
         self.changes += 1
         current = Remembered.of(due, scores)
         edges = None if scores.profile is None else scores.profile.x_edges
         latest = self._latest.setdefault(due.spec, {})
         baseline = self._baselines.get(due.spec)
-        if baseline is not None and baseline.window.start < due.window.start:
-            yield from self._messages(model, "baseline", baseline, current, edges, now)
+        if training is not None:
+            yield from self._messages(model, "baseline", training, None, current, edges, now)
+        elif baseline is not None and baseline.window.start < due.window.start:
+            yield from self._messages(
+                model, "baseline", baseline, baseline.window, current, edges, now
+            )
         before = [start for start in latest if latest[start].window.end <= due.window.start]
         if before:
-            yield from self._messages(model, "preceding", latest[max(before)], current, edges, now)
+            known = latest[max(before)]
+            yield from self._messages(model, "preceding", known, known.window, current, edges, now)
         if due.window.start >= oldest and (
             baseline is None or baseline.window.start >= due.window.start
         ):
@@ -135,7 +154,8 @@ class DriftBook:
         self,
         model: str,
         kind: ReferenceKind,
-        reference: Remembered,
+        reference: Sample,
+        reference_window: Window | None,
         current: Remembered,
         edges: Floats | None,
         now: int,
@@ -157,7 +177,7 @@ class DriftBook:
                 window=current.window,
                 revision=current.rows,
                 reference=kind,
-                reference_window=reference.window,
+                reference_window=reference_window,
                 computed_at=now,
                 rows=current.rows,
                 reference_rows=reference.rows,

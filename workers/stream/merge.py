@@ -39,6 +39,7 @@ from attributary.workers.stream.snapshot_state import (
     encode_state,
     part_name,
 )
+from attributary.workers.stream.training import TrainingSamples
 from attributary.workers.stream.views import SourceKey
 
 
@@ -85,6 +86,7 @@ class MergePartition:
         self._models: dict[str, ModelMerge] = {}
         self._cards: dict[str, ModelCard] = {}
         self._drift: dict[str, DriftBook] = {}
+        self._training = TrainingSamples()
         self._unknown: list[Waiting] = []
         self._superseded: Counter[str] = Counter()
         #: Models beyond the limit, whose sketches are left out.
@@ -483,7 +485,8 @@ class MergePartition:
             agreements=light_agreement(due.compared, len(layout.outputs)),
         )
         if due.final and merge.oldest is not None:
-            yield from self._drift[name].compare(name, due, scores, merge.oldest, now)
+            training = self._training.sample(self._catalogue.card(name), layout)
+            yield from self._drift[name].compare(name, due, scores, merge.oldest, now, training)
 
     def _books(self, name: str) -> tuple[int, ...]:
         """Return the model's rows accepted and rejected on all sources, and the offsets missing."""
