@@ -15,10 +15,12 @@ from types import FrameType
 
 import click
 
+from attributary.schemas.adapters.formats import Adapter
 from attributary.schemas.card import ModelCard
 from attributary.schemas.errors import BrokerError, ConfigurationError
 from attributary.service.columns import Choice, choose_typed, derive_card, text_columns
 from attributary.service.file_messages import Message, TableMessages
+from attributary.service.foreign_files import ForeignFile, describe
 from attributary.service.json_lines import JsonLines
 from attributary.service.printable import printable
 from attributary.service.progress import Meter, meter
@@ -36,7 +38,7 @@ _BUFFER_ROWS = 400_000
 
 @dataclass(frozen=True)
 class Job:
-    """What to publish, and how."""
+    """What to publish, and how. ``model`` is empty where another system's log names it."""
 
     path: Path
     model: str
@@ -48,6 +50,7 @@ class Job:
     rate: float | None = None
     register: bool = False
     strict: bool = False
+    adapter: Adapter | None = None
 
 
 class FilePublisher:
@@ -58,13 +61,14 @@ class FilePublisher:
         self._job = job
         self._rejected = 0
         self._sent_rows = self._sent_messages = 0
+        self._foreign: ForeignFile | None = None
 
     def run(self) -> int:
         """Publish the file; return the exit code."""
         messages, progress = self._open()
         publisher = Publisher(
             self._settings.connection,
-            model=self._job.model,
+            model=self._job.model or None,
             topic=self._settings.topics.rows,
             max_rows=_BUFFER_ROWS,
             linger_seconds=0.0,
@@ -86,6 +90,8 @@ class FilePublisher:
             f"{rows / max(seconds, 1e-9):,.0f} rows/s"
             + (f"; {self._rejected:,} rows left out" if self._rejected else "")
         )
+        if self._foreign is not None and (skipped := self._foreign.skipped()):
+            click.echo(f"messages skipped: {describe(skipped)}")
         if stopped:
             click.echo(
                 f"stopped: {rows:,} of {self._sent_rows:,} rows handed over were acknowledged",
@@ -94,7 +100,8 @@ class FilePublisher:
             return 130
         if publisher.failed:
             raise BrokerError(f"the broker refused {publisher.failed:,} rows: messages too large")
-        if not rows and not self._rejected:
+        skipped_all = self._foreign is not None and bool(self._foreign.skipped())
+        if not rows and not self._rejected and not skipped_all:
             raise ConfigurationError(f"{self._job.path} holds no rows")
         return 1 if self._rejected else 0
 
@@ -107,6 +114,10 @@ class FilePublisher:
         if job.path.stat().st_size == 0:
             raise ConfigurationError(f"{job.path} is empty")
         try:
+            if job.adapter is not None:
+                self._foreign = ForeignFile(job.path, job.adapter, reject=self._reject)
+                self._prepare(None)
+                return self._foreign.messages(job.batch_rows), self._foreign.progress
             kind = kind_of(job.path, job.kind)
             return self._open_lines() if kind == "jsonl" else self._open_table(kind)
         except OSError as error:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import click
 
+from attributary.schemas.errors import ConfigurationError
+from attributary.service.foreign_names import FOREIGN
+
 
 def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of ``a,b`` or of a repeated option."""
@@ -14,7 +17,11 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--model", required=True, metavar="NAME", help="The model that these rows are of.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="The model that these rows are of. May be left out where another system's log names it.",
+)
 @click.option(
     "--outputs",
     multiple=True,
@@ -54,9 +61,24 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["auto", "csv", "jsonl", "parquet"]),
+    type=click.Choice(["auto", "csv", "jsonl", "parquet", *FOREIGN]),
+    metavar="FORMAT",
     default="auto",
-    help="Format of the file [default: by its name].",
+    help="csv, jsonl or parquet [default: by the file's name], or what another system logged: "
+    f"{', '.join(FOREIGN)}; see docs/adapters.md.",
+)
+@click.option(
+    "--mapping",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="For --format mapping: where features and outputs lie, as TOML.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    callback=_names,
+    metavar="NAME,NAME",
+    help="Of another system's log, only models that it calls so.",
 )
 @click.option(
     "--as",
@@ -81,7 +103,7 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option("--strict", is_flag=True, help="Stop at the first row that cannot be used.")
 def publish(
     file: Path,
-    model: str,
+    model: str | None,
     outputs: tuple[str, ...],
     features: tuple[str, ...],
     categorical: tuple[str, ...],
@@ -90,6 +112,8 @@ def publish(
     time_unit: str,
     weight_column: str | None,
     kind: str,
+    mapping: Path | None,
+    only: tuple[str, ...],
     content: str | None,
     batch_rows: int,
     rate: float | None,
@@ -101,6 +125,10 @@ def publish(
     Tables need --outputs. A line of a JSONL file is a row as it travels, {"features": {...}, "outputs":
     ...}, or, with --outputs, a flat object. CSV and JSONL may be compressed (.gz).
 
+    With the --format of another system, every line is a message that it logged, or one recorded with
+    `kcat -C -J`; requests and responses that are messages of their own are paired. --features and
+    --outputs then name values that have no names, or choose among those that have.
+
     Rows that cannot be used are left out and counted. Exit code 0: every row was sent and acknowledged;
     1: some were left out; 2: it could not go on; 130: stopped with Ctrl-C.
 
@@ -109,15 +137,39 @@ def publish(
       attributary publish flights.csv --model delays --outputs predicted --time-column departed
       attributary publish rows.parquet --model churn --outputs p0,p1 --rate 2000
       attributary publish rows.jsonl --model churn
+      attributary publish kserve.jsonl --format kserve --model churn --outputs p1
     """
     from attributary.service.columns import Choice
     from attributary.service.file_publisher import FilePublisher, Job
     from attributary.service.global_options import current_settings
 
+    adapter = None
+    if kind in FOREIGN:
+        from attributary.service.foreign_options import build_adapter
+
+        unused = {
+            "--categorical": categorical,
+            "--id-column": id_column,
+            "--time-column": time_column,
+            "--weight-column": weight_column,
+            "--register": register,
+        }
+        for option, value in unused.items():
+            if value:
+                raise ConfigurationError(f"{option} is of CSV, JSONL and Parquet, not of {kind}")
+        if content == "arrow":
+            raise ConfigurationError(f"--as arrow: rows from {kind} travel as json")
+        adapter = build_adapter(
+            kind, model=model, features=features, outputs=outputs, only=only, mapping=mapping
+        )
+    elif model is None:
+        raise ConfigurationError("Missing option '--model': the model that these rows are of")
+    elif mapping is not None or only:
+        raise ConfigurationError("--mapping and --only belong to the --format of another system")
     choice = Choice(outputs, features or None, categorical, id_column, time_column, weight_column)
     job = Job(
         path=file,
-        model=model,
+        model=model or "",
         choice=choice,
         kind=kind,
         content=content,
@@ -126,5 +178,6 @@ def publish(
         rate=rate,
         register=register or bool(categorical),
         strict=strict,
+        adapter=adapter,
     )
     return FilePublisher(current_settings(), job).run()
