@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -195,6 +195,26 @@ class Baseline(_Part):
         return self
 
 
+class InformationSchedule(_Part):
+    """``mcir-m`` again and again, of the newest final window's sampled rows."""
+
+    every_seconds: Annotated[float, Field(ge=1, le=366 * 86400)]
+    window_seconds: PositiveSeconds | None = Field(
+        default=None, description="Width of one of the card's windows; null: the widest."
+    )
+    rows: Annotated[int, Field(ge=4, le=100_000)] = Field(
+        default=2000, description="At most so many of the window's rows."
+    )
+    output: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Null: all outputs as one."
+    )
+    parameters: dict[str, Any] = Field(default={}, description="Of the method, as in a request.")
+    reuse_below: Annotated[float, Field(ge=0, le=2)] = Field(
+        default=0.1,
+        description="Neighbourhoods are kept while no correlation has changed by more; 0: never kept.",
+    )
+
+
 class ModelCard(Message):
     """What a model's owner declares. Everything but the name has a default or can be learnt."""
 
@@ -212,6 +232,9 @@ class ModelCard(Message):
     )
     artefact: Artefact | None = None
     baseline: Baseline | None = None
+    unique_information: InformationSchedule | None = Field(
+        default=None, description="When request workers score features by themselves; null: never."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelCard:
@@ -235,4 +258,18 @@ class ModelCard(Message):
                     f"hopping window: seconds={window.seconds:g} is not a multiple of "
                     f"hop_seconds={window.hop_seconds:g}"
                 )
+        self._check_schedule()
         return self
+
+    def _check_schedule(self) -> None:
+        schedule = self.unique_information
+        if schedule is None:
+            return
+        if not self.samples:
+            raise ValueError("unique_information scores sampled rows: give samples above 0")
+        widths = {w.seconds for w in self.windows if isinstance(w, Tumbling | Hopping)}
+        if not widths or schedule.window_seconds not in {None, *widths}:
+            raise ValueError(
+                "unique_information needs a tumbling or hopping window of the card"
+                + ("" if not widths else f": window_seconds is one of {sorted(widths)}, or null")
+            )

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from attributary.schemas.card import ModelName
 from attributary.schemas.message import Message
-from attributary.schemas.request import MethodName, RequestId
+from attributary.schemas.request import MethodName, RequestId, StreamWindow
 
 #: "final" or "progress": what a record of the explanations topic holds.
 KIND_HEADER = "attributary-kind"
@@ -163,6 +163,34 @@ class RankStability(_Part):
     head: int
 
 
+class DependenceChange(_Part):
+    """Whether features depend on each other as they did where the neighbourhoods were found."""
+
+    largest: float = Field(
+        description="Largest change of a correlation of normal scores that chance does not explain, of "
+        "pairs at or above the screen's threshold before or now; 0: none."
+    )
+    pair: tuple[str, str] | None = Field(description="The features of that pair.")
+    limit: float = Field(description="Above it neighbourhoods are found anew.")
+    rows_before: int
+
+
+class Neighbourhoods(_Part):
+    """Where the neighbourhoods come from, and what they were screened with."""
+
+    origin: Literal["found", "reused", "given"]
+    found_on: StreamWindow | None = Field(
+        default=None, description="Window of the rows that they were found on; null: other rows."
+    )
+    screen: str
+    threshold: float
+    max_candidates: int
+    sizes: list[int]
+    change: DependenceChange | None = Field(
+        default=None, description="Null: not compared with earlier rows."
+    )
+
+
 class McirResult(_Part):
     """Unique information under dependence, all outputs that were asked for as one Q."""
 
@@ -171,9 +199,15 @@ class McirResult(_Part):
     observed: bool = Field(
         description="Outputs as they came with the stream's rows; else asked for."
     )
+    window: StreamWindow | None = Field(
+        default=None, description="Of the stream's rows; null: rows of the request."
+    )
     rows: int
     rows_left_out: int = Field(description="Rows with a missing value.")
-    size: int | None = Field(description="Neighbours of a feature at most, as chosen.")
+    neighbourhoods: Neighbourhoods | None = None
+    size: int | None = Field(
+        description="Neighbours of a feature at most, as chosen; null: not chosen here."
+    )
     sizes: list[NeighbourhoodSize]
     stability: RankStability | None
     features: list[UniqueInformation] = Field(

@@ -14,6 +14,7 @@ from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import AttributaryError, ConfigurationError, RejectedError
 from attributary.schemas.topics import Topics
+from attributary.schemas.unique_information import is_run
 from attributary.service.address import connection_of
 from attributary.service.own_loop import OwnLoop
 from attributary.service.reader import Reader
@@ -157,7 +158,9 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
             self._started = True
 
     def _decode(self, record: ConsumerRecord) -> Result | None:
-        """Return the message where it is readable and asked for."""
+        """Return the message where it is readable and asked for; scheduled runs are not."""
+        if is_run(record.headers):
+            return None
         try:
             message = self._decoders[record.topic](record.value)
         except RejectedError as error:

@@ -22,6 +22,8 @@ _ONE = 'model="$model",output="$output",window="$window"'
 _FEATURES = _ONE + ',feature=~"$feature"'
 _DRIFT = 'model="$model",window="$window",reference="$reference"'
 _OUTPUT_DRIFT = _DRIFT + ',output="$output"'
+_UNIQUE = 'attributary_unique_{}_ratio{{model="$model"}}'
+_MARGINAL = 'attributary_unique_marginal_nats{model="$model"}'
 
 
 def _score(bound: str) -> str:
@@ -144,6 +146,56 @@ ATTRIBUTIONS = Dashboard(
             kind="stat",
             width=4,
             height=4,
+        ),
+        Panel(
+            "Unique information",
+            "MCIR-M of the newest scheduled run (unique_information of the card): the share of what a "
+            "feature and those like it say of the output that is its own, with the 95 % interval. Empty "
+            "without a schedule.",
+            (
+                Query(f"topk(10, {_UNIQUE.format('score')})", "{{feature}}"),
+                Query(f"{_UNIQUE.format('score_low')}", "{{feature}}, lower"),
+                Query(f"{_UNIQUE.format('score_high')}", "{{feature}}, upper"),
+            ),
+            "percentunit",
+            kind="bargauge",
+            maximum=1,
+        ),
+        Panel(
+            "Information of features alone",
+            "Nats, of features that no other stands in for as well: these have no score and no rank.",
+            (Query(f"topk(20, {_MARGINAL})", "{{feature}}"),),
+            "short",
+            kind="bargauge",
+        ),
+        Panel(
+            "Change of dependence",
+            "Largest change of a correlation between features, beyond chance, since the neighbourhoods of "
+            "the scheduled runs were found. They are found anew above the card's reuse_below.",
+            (
+                Query('attributary_unique_dependence_change_ratio{model="$model"}', "change"),
+                Query('attributary_unique_neighbourhoods_reused{model="$model"}', "kept"),
+            ),
+            "short",
+            width=8,
+        ),
+        Panel(
+            "Scheduled run",
+            "Time that the newest scheduled run took, and the agreement of resamples on its ranking.",
+            (
+                Query('attributary_unique_seconds{model="$model"}', "seconds"),
+                Query('attributary_unique_kendall_ratio{model="$model"}', "Kendall's tau"),
+            ),
+            "short",
+            width=8,
+        ),
+        Panel(
+            "Age of the scheduled run",
+            "Time since the newest one was computed.",
+            (Query('time() - attributary_unique_timestamp_seconds{model="$model"}', "age"),),
+            "s",
+            kind="stat",
+            width=8,
         ),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attributary.schemas.attribution import WindowAttribution
 from attributary.schemas.errors import RejectedError
+from attributary.schemas.unique_information import is_run
 from attributary.service.doctor.finding import Finding, fail, ok, warn
 from attributary.service.reader import Reader
 from attributary.service.settings import Settings
@@ -75,6 +76,8 @@ async def _newest_result(settings: Settings) -> tuple[int | None, int]:
     try:
         while (records := await reader.read()) is not None:
             for record in records:
+                if is_run(record.headers):
+                    continue
                 try:
                     computed.append(WindowAttribution.from_bytes(record.value).computed_at)
                 except RejectedError:

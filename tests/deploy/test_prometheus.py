@@ -22,7 +22,7 @@ from command import Running
 from ondemand import request
 from stream_workers import settings_of
 
-from attributary.schemas.card import Feature, ModelCard, Tumbling
+from attributary.schemas.card import Feature, InformationSchedule, ModelCard, Tumbling
 from attributary.schemas.connection import Connection
 from attributary.schemas.manifest import Manifest
 from attributary.schemas.request import Instance
@@ -51,6 +51,7 @@ _SETTINGS = {
     "ATTRIBUTARY_MERGE__SNAPSHOT_SECONDS": "2",
     "ATTRIBUTARY_MERGE__IDLE_SECONDS": "3",
     "ATTRIBUTARY_ONDEMAND__CONCURRENCY": "1",
+    "ATTRIBUTARY_ONDEMAND__SCHEDULE_SECONDS": "2",
     "ATTRIBUTARY_ONDEMAND__QUEUE": "8",
 }
 # Hours and minutes become seconds, so that a test can wait for them; thresholds of load become a test's load.
@@ -138,6 +139,10 @@ def card(folder: Path) -> ModelCard:
         pane_seconds=1.0,
         windows=[Tumbling(seconds=2.0)],
         allowed_lateness_seconds=0.0,
+        samples=200,
+        unique_information=InformationSchedule(
+            every_seconds=2.0, parameters={"threshold": 0.0, "bootstraps": 5}
+        ),
         artefact=artefact_of(str(path), None),
     )
 

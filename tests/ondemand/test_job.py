@@ -90,3 +90,12 @@ def test_time_to_compute_is_limited() -> None:
     with pytest.raises(RequestError, match=r"not done after 0\.01 s") as caught:
         found.check()
     assert caught.value.code == ErrorCode.LIMIT_EXCEEDED
+
+
+def test_answers_to_a_scheduled_request_are_looked_for_from_the_tick_before_on() -> None:
+    assert job(deadline=b"5000").since == 1000
+    # Whoever sends it once more may do so until the next tick, by another clock.
+    assert job(key=b"scheduled|900|m", deadline=b"1100").since == 700
+    assert job(key=b"scheduled|900|m").since == 900
+    assert job(key=b"scheduled|4000|m", deadline=b"5000").since == 1000
+    assert job(key=b"scheduled|x|m", deadline=b"5000").since == 1000

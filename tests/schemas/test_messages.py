@@ -23,6 +23,7 @@ from attributary.schemas.explanation import (
     Contribution,
     Explanation,
     LocalContributions,
+    McirResult,
     Progress,
     TExplainerResult,
 )
@@ -31,10 +32,11 @@ from attributary.schemas.manifest import Manifest, ModelCount
 from attributary.schemas.message import Message
 from attributary.schemas.request import Cancellation, ExplanationRequest, Instance, StreamWindow
 from attributary.schemas.topics import Topics
+from attributary.schemas.unique_information import UniqueInformationRun
 
 KINDS: list[type[Message]] = [
     ModelCard, GridRecord, Manifest, WindowAttribution, WindowDrift,
-    ExplanationRequest, Cancellation, Progress, Explanation,
+    ExplanationRequest, Cancellation, Progress, Explanation, UniqueInformationRun,
 ]  # fmt: skip
 
 CARD = ModelCard(
@@ -138,7 +140,26 @@ EXPLANATION = Explanation(
     computed_at=63_000,
     seconds=1.0,
 )
-MESSAGES = [CARD, MANIFEST, GRID, ATTRIBUTION, REQUEST, PROGRESS, EXPLANATION]
+RUN = UniqueInformationRun(
+    id="scheduled|60000|churn",
+    model="churn",
+    tick=60_000,
+    every_seconds=60.0,
+    computed_at=61_000,
+    seconds=0.5,
+    result=McirResult(
+        outputs=["margin"],
+        observed=True,
+        window=StreamWindow(start=0, end=60_000, rows=500),
+        rows=500,
+        rows_left_out=0,
+        size=1,
+        sizes=[],
+        stability=None,
+        features=[],
+    ),
+)
+MESSAGES = [CARD, MANIFEST, GRID, ATTRIBUTION, REQUEST, PROGRESS, EXPLANATION, RUN]
 
 
 def _reason(kind: type[Message], data: bytes | None) -> Reason:

@@ -84,11 +84,16 @@ class Sender:
         )
 
     async def raw(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Any] = ()
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Any] = (),
+        partition: int | None = None,
     ) -> None:
-        """Send any bytes."""
+        """Send any bytes; ``partition`` None: the key decides."""
         assert self._producer is not None
-        await self._producer.send_and_wait(topic, value, key, headers=list(headers))
+        await self._producer.send_and_wait(topic, value, key, partition, headers=list(headers))
 
 
 class Answers:

@@ -8,11 +8,22 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 
+import numpy as np
+
 from attributary.schemas.card import ModelCard
 from attributary.schemas.dead_letter import DeadLetter
-from attributary.schemas.explanation import ErrorCode, Explanation, Failure, Outcome, Result
+from attributary.schemas.explanation import (
+    KIND_HEADER,
+    ErrorCode,
+    Explanation,
+    Failure,
+    McirResult,
+    Outcome,
+    Result,
+)
 from attributary.schemas.request import ExplanationRequest, Instance, StreamWindow
 from attributary.schemas.topics import Topics
+from attributary.schemas.unique_information import UNIQUE_INFORMATION, UniqueInformationRun
 from attributary.workers.ondemand.answers import AnswerLog, answer_record
 from attributary.workers.ondemand.compute import Work, compute, parameters_of
 from attributary.workers.ondemand.errors import (
@@ -29,6 +40,7 @@ from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.ondemand.model_cache import ModelCache
 from attributary.workers.ondemand.options import OnDemandOptions
 from attributary.workers.ondemand.samples import Drawn, SampleReader
+from attributary.workers.ondemand.schedule import Due, check_scheduled
 from attributary.workers.stream.block import Rejection
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.layout import Layout
@@ -125,7 +137,26 @@ class Answering:
             computed_at=round(time.time() * 1000),
             seconds=time.monotonic() - started,
         )
-        return [self._record(job, message)]
+        record = self._record(job, message)
+        if job.due is None or job.answer is None or not isinstance(job.answer.result, McirResult):
+            return [record]
+        # Before the answer, which says that all is done.
+        return [self._run_record(job.answer, job.answer.result, job.due), record]
+
+    def _run_record(self, answer: Explanation, result: McirResult, due: Due) -> Outgoing:
+        """Return a scheduled run as the attributions topic has it, beside its model's windows."""
+        model = answer.model or ""
+        run = UniqueInformationRun(
+            id=answer.id,
+            model=model,
+            tick=due.tick,
+            every_seconds=due.period / 1000,
+            computed_at=answer.computed_at,
+            seconds=answer.seconds,
+            result=result,
+        )
+        headers = [(KIND_HEADER, UNIQUE_INFORMATION)]
+        return Outgoing(self._topics.attributions, model.encode(), run.to_bytes(), None, headers)
 
     def _record(self, job: Job, message: Explanation) -> Outgoing:
         record = answer_record(
@@ -188,6 +219,7 @@ class Answering:
                 ErrorCode.MODEL_UNKNOWN,
                 f"no model {request.model!r} is registered; register its card with an artefact",
             )
+        job.due = check_scheduled(request, card, self._options.schedule_seconds)
         method = find_method(request.method)
         parameters = parameters_of(method, request.parameters)
         layouts = self._catalogue.layouts(request.model)
@@ -211,7 +243,9 @@ class Answering:
             raise RequestError(
                 ErrorCode.BAD_REQUEST, f"{request.method} has no use for a background: leave it out"
             )
-        if request.background is not None:
+        if method.observes and isinstance(request.background, StreamWindow):
+            background = await self._earlier(job, card, inputs, request.background)
+        elif request.background is not None:
             background = await self._rows(job, card, inputs, request.background, "background row")
         elif method.background == "needed":
             window = StreamWindow(rows=min(_BACKGROUND_ROWS, self._options.max_background))
@@ -263,6 +297,17 @@ class Answering:
         drawn = await self._samples.draw(card.model, window, inputs, outputs)
         job.check()
         return drawn.by_time()
+
+    async def _earlier(
+        self, job: Job, card: ModelCard, inputs: Inputs, window: StreamWindow
+    ) -> Floats:
+        """Return the rows of a window that others are compared with, none where it has no more."""
+        try:
+            return (await self._window(job, card, inputs, window, ())).X
+        except RequestError as error:
+            if error.code is not ErrorCode.SAMPLES_MISSING:
+                raise
+            return np.empty((0, inputs.width))
 
     async def _watched(self, job: Job, computing: asyncio.Future[Result]) -> Result:
         """Return what the thread returns. Where it does not end when it must, the request ends without

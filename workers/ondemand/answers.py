@@ -11,7 +11,7 @@ import hashlib
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -82,6 +82,8 @@ class AnswerLog(LogReader):
     def __init__(self, connection: Connection, topics: Topics, worker: str, **kwargs: Any) -> None:
         super().__init__(connection, [topics.explanations], from_beginning=False, **kwargs)
         self.to_repeat: list[tuple[TopicPartition, int]] = []
+        #: Told of every final answer, key and value; of those that a look back finds again, too.
+        self.on_final: Callable[[bytes | None, bytes | None], None] = lambda key, value: None
         self._worker = worker.encode()
         self._answered: dict[TopicPartition, set[int]] = {}
         # From which broker's time on the answers to a partition's requests are known.
@@ -173,6 +175,7 @@ class AnswerLog(LogReader):
             first.repeated = True
             self.to_repeat.append((first.partition, first.offset))
         self._begun.pop(digest, None)
+        self.on_final(record.key, record.value)
         if len(self._ids) > _MOST_IDS:
             self._ids.popitem(last=False)
 

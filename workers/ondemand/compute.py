@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from attributary.schemas.card import ModelCard
 from attributary.schemas.explanation import ErrorCode, Result
-from attributary.schemas.request import ExplanationRequest
+from attributary.schemas.request import ExplanationRequest, Instance, StreamWindow
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.gateway import Gateway
 from attributary.workers.ondemand.inputs import Inputs
@@ -52,10 +52,7 @@ def compute(job: Job, work: Work, cache: ModelCache, options: OnDemandOptions) -
         job.artefact_sha256 = None if artefact is None else artefact.sha256
         space = work.method.space
         X = work.inputs.to_space(work.X, space)
-        background = None
-        if work.background is not None:
-            background = work.inputs.to_space(work.background, space)
-            job.background_rows = len(background)
+        background = _background(job, work)
         model = _Model(job, work.inputs, gateway, space, options.max_model_rows)
         every = _names(work.card, model(X[:1]).shape[1])
         names, chosen = _outputs(every, work.request.output)
@@ -74,7 +71,14 @@ def _of_observed(job: Job, work: Work, options: OnDemandOptions) -> Result:
     names, chosen = _outputs(work.observed[0], work.request.output)
     context = _context(job, work, None, names, chosen, options)
     X = work.inputs.to_space(work.X, work.method.space)
-    return work.method.run(_not_opened, X, None, work.parameters, context)
+    return work.method.run(_not_opened, X, _background(job, work), work.parameters, context)
+
+
+def _background(job: Job, work: Work) -> Floats | None:
+    if work.background is None:
+        return None
+    job.background_rows = len(work.background)
+    return work.inputs.to_space(work.background, work.method.space)
 
 
 def _not_opened(X: Floats) -> Floats:
@@ -148,11 +152,17 @@ def _context(
         batch_size=options.tree_batch_rows if trees else options.batch_rows,
         precision="float64" if handle is None else handle.precision,
         piecewise_constant=trees,
+        window=_window(work.request.instances),
+        background_window=_window(work.request.background),
         observed=None if work.observed is None else work.observed[1][:, chosen],
         device=work.device,
         progress=progress,
         check=job.check,
     )
+
+
+def _window(rows: list[Instance] | StreamWindow | None) -> StreamWindow | None:
+    return rows if isinstance(rows, StreamWindow) else None
 
 
 def _names(card: ModelCard, count: int) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from attributary.workers.ondemand.errors import (
     LostError,
     RequestError,
 )
+from attributary.workers.ondemand.schedule import Due, tick_of
 from attributary.workers.stream.decode import Record, record_of
 
 Priority = Literal["high", "normal"]
@@ -47,6 +48,8 @@ class Job:
     model_rows: int = 0
     background_rows: int = 0
     artefact_sha256: str | None = None
+    #: Of a scheduled request.
+    due: Due | None = None
     answer: Explanation | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     #: Its partition went to another worker, or this one stops: nobody wants its answer from here.
@@ -86,6 +89,17 @@ class Job:
                 f"the record's key is {self.record.key!r:.80}; it must be the request's id {request.id!r}",
             )
         return request
+
+    @property
+    def since(self) -> int:
+        """From which broker's time on its answer may be in the log, milliseconds.
+
+        A scheduled request may be sent again until the tick after, by a worker whose clock goes otherwise.
+        """
+        tick = tick_of(self.id or "")
+        if tick is None:
+            return self.record.timestamp
+        return min(self.record.timestamp, tick - max(0, (self.deadline or tick) - tick))
 
     def limit(self, seconds: float) -> None:
         """Begin to count the time that it may be computed."""

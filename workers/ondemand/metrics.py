@@ -30,6 +30,24 @@ class OnDemandMetrics:
     models_open: Gauge
     model_loads: Counter
     model_evictions: Counter
+    scheduled: Counter
+    unique_score: Gauge
+    unique_score_low: Gauge
+    unique_score_high: Gauge
+    unique_score_stderr: Gauge
+    unique_rank: Gauge
+    unique_information: Gauge
+    joint_information: Gauge
+    marginal_information: Gauge
+    unique_doubts: Gauge
+    information_dropped: Gauge
+    information_rows: Gauge
+    information_time: Gauge
+    information_window_end: Gauge
+    information_seconds: Gauge
+    information_kendall: Gauge
+    neighbourhoods_reused: Gauge
+    dependence_change: Gauge
 
     @classmethod
     def build(cls, registry: CollectorRegistry) -> OnDemandMetrics:
@@ -47,6 +65,9 @@ class OnDemandMetrics:
             return Histogram(
                 f"attributary_ondemand_{name}", text, labels, buckets=buckets, registry=registry
             )
+
+        def information(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"attributary_unique_{name}", text, ("model", *labels), registry=registry)
 
         return cls(
             answers=counter(
@@ -78,4 +99,53 @@ class OnDemandMetrics:
             models_open=gauge("models_open", "Models held open."),
             model_loads=counter("model_loads_total", "Models opened.", "model", "outcome"),
             model_evictions=counter("model_evictions_total", "Models closed for another."),
+            scheduled=counter("scheduled_requests_total", "Scheduled runs asked for.", "model"),
+            unique_score=information(
+                "score_ratio",
+                "MCIR-M of the newest scheduled run: share of information that is the feature's own.",
+                "feature",
+            ),
+            unique_score_low=information(
+                "score_low_ratio", "Lower end of its 95 % interval.", "feature"
+            ),
+            unique_score_high=information(
+                "score_high_ratio", "Upper end of its 95 % interval.", "feature"
+            ),
+            unique_score_stderr=information("score_stderr_ratio", "Its standard error.", "feature"),
+            unique_rank=information(
+                "rank", "Its rank; none where the feature has no neighbourhood.", "feature"
+            ),
+            unique_information=information(
+                "unique_nats", "Information that its neighbours do not give.", "feature"
+            ),
+            joint_information=information(
+                "joint_nats", "Information of the feature and its neighbours together.", "feature"
+            ),
+            marginal_information=information(
+                "marginal_nats", "Information of the feature alone.", "feature"
+            ),
+            unique_doubts=information(
+                "flags", "What makes the score doubtful, how many such flags.", "feature"
+            ),
+            information_dropped=information(
+                "features_not_exported", "Features beyond the series budget."
+            ),
+            information_rows=information("rows", "Rows that the scores rest on."),
+            information_time=information(
+                "timestamp_seconds", "When the newest scheduled run was computed."
+            ),
+            information_window_end=information(
+                "window_end_timestamp_seconds", "End of its window, in event time."
+            ),
+            information_seconds=information("seconds", "Time that it took."),
+            information_kendall=information(
+                "kendall_ratio", "Agreement of resamples on the ranking, Kendall's tau."
+            ),
+            neighbourhoods_reused=information(
+                "neighbourhoods_reused", "1: neighbourhoods of an earlier run were kept. 0: found."
+            ),
+            dependence_change=information(
+                "dependence_change_ratio",
+                "Largest change of a correlation, beyond chance, since they were found.",
+            ),
         )

@@ -47,6 +47,16 @@ class OnDemandOptions(GroupOptions):
     sample_rows: Count = Field(
         default=200_000, description="Sampled rows of the stream held per model, the newest panes."
     )
+    schedule_seconds: Annotated[float, Field(ge=1, le=366 * 86_400)] = Field(
+        default=60.0,
+        description="Shortest period of a card's unique_information; alike on every worker.",
+    )
+    exported_features: Count = Field(
+        default=50, description="Features of a scheduled run that Prometheus sees; the first ones."
+    )
+    series_per_model: Annotated[int, Field(ge=100)] = Field(
+        default=500, description="Series of scheduled runs per model that Prometheus sees."
+    )
     drain_seconds: Seconds = Field(
         default=2.0, description="Time that requests at hand are given when the worker stops."
     )

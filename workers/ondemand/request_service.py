@@ -30,6 +30,7 @@ from attributary.workers.ondemand.cancellations import CancellationReader
 from attributary.workers.ondemand.job import Job, Priority
 from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.ondemand.options import OnDemandOptions
+from attributary.workers.ondemand.scheduler import Scheduler
 from attributary.workers.stream.group_service import GroupService
 from attributary.workers.stream.outgoing import Outgoing
 
@@ -37,6 +38,7 @@ _log = logging.getLogger(__name__)
 
 _POLL_MS = 200
 _COMMIT_SECONDS = 0.2
+_SCHEDULE_SECONDS = 0.5
 _SENDING_SECONDS = 3.0
 _PRIORITIES: tuple[Priority, ...] = ("high", "normal")
 
@@ -53,6 +55,7 @@ class RequestService(GroupService):
         answers: AnswerLog,
         cancellations: CancellationReader,
         metrics: OnDemandMetrics,
+        scheduler: Scheduler,
         worker: str,
         **kwargs: Any,
     ) -> None:
@@ -69,6 +72,7 @@ class RequestService(GroupService):
         self._answers = answers
         self._cancellations = cancellations
         self._metrics = metrics
+        self._scheduler = scheduler
         self._worker = worker
         self._priority: dict[str, Priority] = {
             topics.requests_high: "high",
@@ -299,7 +303,7 @@ class RequestService(GroupService):
         """Know which requests of the partition are answered, from this one on."""
         while not job.lost.is_set():
             try:
-                await self._answers.know_since(partition, job.record.timestamp)
+                await self._answers.know_since(partition, job.since)
             except KafkaError as error:
                 _log.warning("answers could not be read, tried again soon: %s", error)
                 await asyncio.sleep(0.5)
@@ -369,6 +373,22 @@ class RequestService(GroupService):
             if time.monotonic() - last >= self._options.progress_seconds:
                 last = time.monotonic()
                 told = await self._tell(told)
+
+    @Service.task
+    async def _schedule(self) -> None:
+        """Send what the cards of the models in this worker's partitions ask for."""
+        partitions = await self.producer.partitions(self._topics.requests)
+        followed = False
+        while not self.should_stop:
+            await self.sleep(_SCHEDULE_SECONDS)
+            if not self._settled.is_set() or self._stopping:
+                continue
+            if not followed and self._scheduler.wanted:
+                await self.add_runtime_dependency(self._scheduler.windows)
+                followed = True
+            normal = self._topics.requests
+            owned = {part.partition for part in self._backlogs if part.topic == normal}
+            await self._scheduler.turn(owned, partitions, self.producer)
 
     async def _commit(self) -> None:
         commits = {

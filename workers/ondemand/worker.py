@@ -12,12 +12,14 @@ from attributary.schemas.topics import Topics
 from attributary.workers.ondemand.answering import Answering
 from attributary.workers.ondemand.answers import AnswerLog
 from attributary.workers.ondemand.cancellations import CancellationReader
+from attributary.workers.ondemand.final_windows import FinalWindows
 from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.ondemand.model_cache import ModelCache
 from attributary.workers.ondemand.model_handle import ModelHandle
 from attributary.workers.ondemand.options import OnDemandOptions
 from attributary.workers.ondemand.request_service import RequestService
 from attributary.workers.ondemand.samples import SampleReader
+from attributary.workers.ondemand.scheduler import Scheduler
 from attributary.workers.stream.control import ControlReader
 from attributary.workers.stream.host import Hosted, host
 
@@ -59,6 +61,8 @@ def build_worker(
     cancellations = CancellationReader(connection, topics, loop=loop)
     samples = SampleReader(connection, topics, control.catalogue, options.sample_rows, loop=loop)
     cache = ModelCache(open_model, options, metrics)
+    windows = FinalWindows(connection, topics, loop=loop)
+    scheduler = Scheduler(topics, options, control.catalogue, answers, windows, metrics)
 
     def answering(partitions: int) -> Answering:
         return Answering(
@@ -82,6 +86,7 @@ def build_worker(
         answers,
         cancellations,
         metrics,
+        scheduler,
         worker,
         loop=loop,
     )

@@ -7,11 +7,8 @@ order of their levels with "(other)" first; rows with a missing value are left o
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
 
 from attributary.schemas.explanation import (
     ErrorCode,
@@ -21,45 +18,18 @@ from attributary.schemas.explanation import (
     RankStability,
     UniqueInformation,
 )
-from attributary.workers.explainers.estimators import Estimator, Kind
-from attributary.workers.explainers.gaussian_copula import DEFAULT_RIDGE
+from attributary.workers.explainers.estimators import Kind
 from attributary.workers.explainers.mcir import McirResult as Found
 from attributary.workers.explainers.mcir import mcir
-from attributary.workers.explainers.neighbourhood_screens import Screen
 from attributary.workers.ondemand.errors import RequestError
+from attributary.workers.ondemand.methods.mcir_neighbourhoods import choose
+from attributary.workers.ondemand.methods.mcir_parameters import McirParameters
 from attributary.workers.ondemand.methods.method import Context, Floats, Method, Model
 from attributary.workers.ondemand.torch_linalg import linalg_on
 
-_SIZES = (1, 3, 5)
 _MOST_OUTPUTS = 64
 #: Rows times features: with their ranks, about 100 bytes of memory each.
 _MOST_CELLS = 5_000_000
-
-
-class McirParameters(BaseModel):
-    """What a request may set. ``sizes`` null: those of 1, 3 and 5 that ``max_candidates`` allows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    screen: Screen = "pearson"
-    threshold: Annotated[float, Field(ge=0, le=1)] = 0.6
-    max_candidates: Annotated[int, Field(ge=1, le=50)] = 6
-    sizes: (
-        Annotated[list[Annotated[int, Field(ge=1, le=50)]], Field(min_length=1, max_length=50)]
-        | None
-    ) = None
-    estimator: Estimator | None = Field(
-        default=None, description="null: copula where all is continuous, else switch."
-    )
-    bootstraps: Annotated[int, Field(ge=0, le=1000)] = 50
-    block_length: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        default=1, description="Rows of a resampled block, in the order of time."
-    )
-    ridge: Annotated[float, Field(ge=0, le=1)] = DEFAULT_RIDGE
-    discrete_levels: Annotated[int, Field(ge=0, le=1000)] = Field(
-        default=0,
-        description="Numbers with at most so many different values, all whole, are discrete.",
-    )
 
 
 def run(
@@ -81,24 +51,24 @@ def run(
     estimator = parameters.estimator
     if estimator is None:
         estimator = "switch" if "discrete" in kinds else "copula"
-    sizes = parameters.sizes
-    if sizes is None:
-        sizes = [size for size in _SIZES if size <= parameters.max_candidates]
+    linalg = linalg_on(context.device)
+    near, source = choose(X, background, parameters, context, linalg)
     try:
         found = mcir(
             X,
             Q,
             kinds=kinds,
-            sizes=sizes,
+            neighbourhoods=near,
+            sizes=parameters.tried_sizes,
             max_candidates=parameters.max_candidates,
             screen=parameters.screen,
             threshold=parameters.threshold,
             estimator=estimator,
             ridge=parameters.ridge,
-            bootstraps=parameters.bootstraps,
+            bootstraps=parameters.resamples(reused=source.origin == "reused"),
             block_length=parameters.block_length,
             rng=context.rng,
-            linalg=linalg_on(context.device),
+            linalg=linalg,
             progress=context.progress,
         )
     except ValueError as error:
@@ -106,8 +76,10 @@ def run(
     return McirResult(
         outputs=list(context.outputs),
         observed=context.observed is not None,
+        window=context.window,
         rows=len(X),
         rows_left_out=len(instances) - len(X),
+        neighbourhoods=source,
         size=found.size,
         sizes=[
             NeighbourhoodSize(
@@ -230,5 +202,5 @@ def _number(value: float) -> float | None:
 
 
 METHOD = Method(
-    space="features", parameters=McirParameters, run=run, background="unused", observes=True
+    space="features", parameters=McirParameters, run=run, background="optional", observes=True
 )

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from attributary.schemas.card import Feature
 from attributary.schemas.explanation import Result
+from attributary.schemas.request import StreamWindow
 
 Floats = npt.NDArray[np.float64]
 Model = Callable[[Floats], Floats]
@@ -47,6 +48,9 @@ class Context:
     bounds: tuple[Floats, Floats] | None = None
     #: Outputs (n, c) that came with the instances, NaN where missing; None: ask the model.
     observed: Floats | None = None
+    #: Windows of the stream that the instances and the background are from; None: rows of the request.
+    window: StreamWindow | None = None
+    background_window: StreamWindow | None = None
     #: Where the method may compute: "cpu" or "cuda:N".
     device: str = "cpu"
     #: Tell how far the work is. Cheap, from the thread that runs the method.
@@ -74,7 +78,7 @@ class Method(Generic[Parameters]):
     NaN in X. ``background``: "needed" takes the stream's samples where the request names none.
 
     ``observes``: of a window of the stream it takes the outputs too, rows in the order of time; the model is
-    not opened.
+    not opened. Its background may be as many rows, and none where the window that is named has no more.
     """
 
     space: Space

@@ -1,0 +1,66 @@
+"""What a request may ask of ``mcir-m``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from attributary.workers.explainers.estimators import Estimator
+from attributary.workers.explainers.gaussian_copula import DEFAULT_RIDGE
+from attributary.workers.explainers.neighbourhood_screens import Screen
+
+_SIZES = (1, 3, 5)
+
+
+class McirParameters(BaseModel):
+    """What a request may set. ``sizes`` null: those of 1, 3 and 5 that ``max_candidates`` allows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    screen: Screen = "pearson"
+    threshold: Annotated[float, Field(ge=0, le=1)] = 0.6
+    max_candidates: Annotated[int, Field(ge=1, le=50)] = 6
+    sizes: (
+        Annotated[list[Annotated[int, Field(ge=1, le=50)]], Field(min_length=1, max_length=50)]
+        | None
+    ) = None
+    estimator: Estimator | None = Field(
+        default=None, description="null: copula where all is continuous, else switch."
+    )
+    bootstraps: Annotated[int, Field(ge=0, le=1000)] = 50
+    block_length: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=1, description="Rows of a resampled block, in the order of time."
+    )
+    ridge: Annotated[float, Field(ge=0, le=1)] = DEFAULT_RIDGE
+    discrete_levels: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default=0,
+        description="Numbers with at most so many different values, all whole, are discrete.",
+    )
+    neighbourhoods: dict[str, list[str]] | None = Field(
+        default=None,
+        max_length=5000,
+        description="Every feature's, as found before; null: found from the rows.",
+    )
+    max_change: Annotated[float, Field(ge=0, le=2)] = Field(
+        default=0.1,
+        description="With neighbourhoods and a background of the rows that they were found on: they are "
+        "kept unless a correlation has changed by more than this, and than chance.",
+    )
+
+    reused_bootstraps: Annotated[int, Field(ge=0, le=1000)] | None = Field(
+        default=None,
+        description="Resamples where they are kept, for intervals alone; null: as many as ever.",
+    )
+
+    def resamples(self, *, reused: bool) -> int:
+        """How many resamples to draw."""
+        fewer = self.reused_bootstraps
+        return fewer if reused and fewer is not None else self.bootstraps
+
+    @property
+    def tried_sizes(self) -> list[int]:
+        """The sizes that Auto-Φ chooses from."""
+        if self.sizes is not None:
+            return self.sizes
+        return [size for size in _SIZES if size <= self.max_candidates]
