@@ -19,6 +19,8 @@ from models import open_file, raises
 
 from attributary.schemas.explanation import ErrorCode
 from attributary.workers.ondemand import landlock
+from attributary.workers.ondemand.errors import OutOfMemoryError
+from attributary.workers.ondemand.gateway import Gateway
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -125,6 +127,34 @@ def test_the_watch_alone_ends_a_process_that_grows(tmp_path):
         model._process._memory_bytes = 500 * 2**20
         with raises(ErrorCode.LIMIT_EXCEEDED, "it was ended"):
             model(BAD)
+
+
+def test_batches_fit_the_memory_of_the_process(tmp_path, caplog):
+    """A row takes 8 MiB of 500: it is measured, and where it was not, batches are halved until they fit."""
+    with _open(tmp_path, "heavy", memory_bytes=500 * 2**20) as model:
+        footprint = model.measure(BAD[:1])
+        assert footprint.row_bytes == pytest.approx(8 * 2**20, rel=0.2)
+        assert 300 * 2**20 < footprint.free_bytes < 500 * 2**20
+        for known, rows in ((True, 16), (False, 45)):
+            caplog.clear()
+            with pytest.MonkeyPatch.context() as patch:
+                if not known:
+                    patch.setattr(model, "measure", lambda x: None)
+                gateway = Gateway(lambda: model, batch_rows=256, tree_batch_rows=256)
+                found = gateway.evaluate(np.full((20 if known else 90, 2), -1.0), lambda: None)
+            assert (found == 2**20).all()
+            assert gateway.rows == rows
+            halved = [record for record in caplog.records if "halved" in record.message]
+            assert len(halved) == (0 if known else 1)
+            assert model.alive, "what it does not get is an error, not its end"
+
+
+def test_a_process_killed_from_outside_has_found_no_memory(tmp_path):
+    with _open(tmp_path, "kill") as model:
+        with pytest.raises(OutOfMemoryError, match="SIGKILL") as caught:
+            model(BAD)
+        assert caught.value.code == ErrorCode.MODEL_FAILED
+        assert _well(model)
 
 
 def test_what_a_model_starts_ends_with_it(tmp_path):

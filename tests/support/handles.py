@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attributary.schemas.explanation import ErrorCode
+from attributary.workers.ondemand.batch_size import Footprint
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.model_handle import Precision
 
@@ -28,6 +29,8 @@ class FunctionHandle:
         self.piecewise_constant = piecewise_constant
         self.precision = precision
         self.gradient = None
+        self.device = "cpu"
+        self.footprint: Footprint | None = None
         self.alive = True
         self.batches: list[Floats] = []
         self.closed = threading.Event()
@@ -39,6 +42,9 @@ class FunctionHandle:
             return self._function(X)
         except ArithmeticError as error:
             raise RequestError(ErrorCode.MODEL_FAILED, f"the model raised {error!r}") from None
+
+    def measure(self, x: Floats) -> Footprint | None:
+        return self.footprint
 
     def close(self) -> None:
         self.alive = False

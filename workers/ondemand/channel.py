@@ -46,6 +46,11 @@ class Kind(IntEnum):
     """The model: its answer needs an area of this size [bytes]."""
     FAILED = 8
     """The model: the text says why."""
+    MEASURE = 9
+    """The worker: evaluate the array in its area, and say what that took [rows, columns]."""
+    MEASURED = 10
+    """The model: the most memory used meanwhile, what is free, outputs of a row [bytes, bytes, outputs]; no
+    outputs: it cannot tell."""
 
 
 class Frame(NamedTuple):

@@ -17,7 +17,6 @@ from attributary.workers.ondemand.inputs import Inputs
 from attributary.workers.ondemand.job import Job
 from attributary.workers.ondemand.methods.method import Context, Floats, Method, Space
 from attributary.workers.ondemand.model_cache import ModelCache
-from attributary.workers.ondemand.model_handle import ModelHandle
 from attributary.workers.ondemand.options import OnDemandOptions
 from attributary.workers.stream.layout import DEFAULT_OUTPUT
 
@@ -56,7 +55,7 @@ def compute(job: Job, work: Work, cache: ModelCache, options: OnDemandOptions) -
         model = _Model(job, work.inputs, gateway, space, options.max_model_rows)
         every = _names(work.card, model(X[:1]).shape[1])
         names, chosen = _outputs(every, work.request.output)
-        context = _context(job, work, gateway.handle, names, chosen, options)
+        context = _context(job, work, gateway, names, chosen, options)
 
         def asked(rows: Floats) -> Floats:
             found = model(rows)
@@ -116,32 +115,29 @@ class _Model:
 def _context(
     job: Job,
     work: Work,
-    handle: ModelHandle | None,
+    gateway: Gateway | None,
     names: tuple[str, ...],
     chosen: list[int],
     options: OnDemandOptions,
 ) -> Context:
     space = work.method.space
-    trees = handle is not None and handle.piecewise_constant
+    handle = None if gateway is None else gateway.handle
 
     def progress(done: int, total: int) -> None:
         job.done, job.total = done, total
         job.check()
 
-    exact = None
-    if handle is not None and work.inputs.plain(space):
-        exact = handle.gradient
+    exact = handle is not None and handle.gradient is not None and work.inputs.plain(space)
 
     def gradient(rows: Floats) -> Floats:
         job.check()
-        if exact is None:
-            raise RequestError(ErrorCode.INTERNAL, "the model has no derivatives")
+        assert gateway is not None  # noqa: S101
         job.model_calls += 1
         job.model_rows += len(rows)
-        return exact(work.inputs.to_model(rows, space))[:, chosen]
+        return gateway.differentiate(work.inputs.to_model(rows, space))[:, chosen]
 
     return Context(
-        gradient=None if exact is None else gradient,
+        gradient=gradient if exact else None,
         features=work.inputs.features,
         positions=work.inputs.columns_of(space),
         outputs=names,
@@ -149,9 +145,9 @@ def _context(
         values=() if work.method.observes else work.inputs.values(work.X),
         bounds=work.inputs.bounds() if space == "columns" else None,
         rng=np.random.default_rng(work.request.seed),
-        batch_size=options.tree_batch_rows if trees else options.batch_rows,
+        batch_size=options.batch_rows if gateway is None else gateway.rows,
         precision="float64" if handle is None else handle.precision,
-        piecewise_constant=trees,
+        piecewise_constant=handle is not None and handle.piecewise_constant,
         window=_window(work.request.instances),
         background_window=_window(work.request.background),
         observed=None if work.observed is None else work.observed[1][:, chosen],

@@ -14,6 +14,10 @@ class RequestError(AttributaryError):
         self.code = code
 
 
+class OutOfMemoryError(RequestError):
+    """The model found too little memory for a call; one of fewer rows may do."""
+
+
 class ExpiredError(AttributaryError):
     """The request's deadline has passed."""
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from attributary.schemas.explanation import ErrorCode
-from attributary.workers.ondemand.errors import RequestError
+from attributary.workers.ondemand.batch_size import SOME, BatchSize, rows_that_fit
+from attributary.workers.ondemand.errors import OutOfMemoryError, RequestError
 from attributary.workers.ondemand.model_handle import Floats, ModelHandle
 
 _log = logging.getLogger(__name__)
@@ -36,11 +37,17 @@ class Gateway:
     """Evaluates a model for many threads.
 
     A smooth model is always given ``batch_rows`` rows, the last ones repeated to fill up: sums in a matrix
-    product depend on its shape, and an answer must not depend on who else asks. A tree's rows are
-    independent: batches are as long as there is work, at most ``tree_batch_rows``.
+    product depend on its shape, and an answer must not depend on who else asks. On a GPU, a call of
+    ``device_batch_rows`` or more is cut into batches of so many first. A tree's rows are independent: batches
+    are as long as there is work, at most ``tree_batch_rows``.
+
+    Batches are no larger than the memory that is free where the model computes: a few rows show what a row
+    takes, before the first batch. Where memory runs out all the same, batches are halved for good and the
+    call goes on; a single row that does not fit is an error (limit_exceeded).
 
     Where a joint batch fails, every call is tried alone, so that the one to blame fails alone.
-    ``evaluated`` is told of every batch: its rows, and how many calls it served.
+    ``evaluated`` is told of every batch: its rows, and how many calls it served; ``sized`` of the rows
+    that a batch has at most, at first and when they have been halved, and whether they were.
     """
 
     def __init__(
@@ -49,13 +56,20 @@ class Gateway:
         *,
         batch_rows: int,
         tree_batch_rows: int,
+        device_batch_rows: int = 0,
         evaluated: Callable[[int, int], None] = lambda rows, calls: None,
+        sized: Callable[[int, bool], None] = lambda rows, halved: None,
     ) -> None:
         self._open = open_model
         self._handle = open_model()
-        self._rows = tree_batch_rows if self._handle.piecewise_constant else batch_rows
         self._fill = not self._handle.piecewise_constant
-        self._evaluated = evaluated
+        small = batch_rows if self._fill else tree_batch_rows
+        on_device = self._fill and self._handle.device.startswith("cuda")
+        self._size = BatchSize(small, max(small, device_batch_rows) if on_device else small)
+        # What is not measured yet, or cannot be, does not go beyond the small batches.
+        self._measured = False
+        self._gradient_rows = small
+        self._evaluated, self._sized = evaluated, sized
         self._waiting: deque[_Call] = deque()
         self._running: list[_Call] = []
         self._changed = threading.Condition()
@@ -67,6 +81,33 @@ class Gateway:
     def handle(self) -> ModelHandle:
         """The model as it is open now."""
         return self._handle
+
+    @property
+    def rows(self) -> int:
+        """Rows that a batch has at most; calls of as many waste none. Final after a first ``evaluate``."""
+        return self._size.large
+
+    def differentiate(self, X: Floats) -> Floats:
+        """Return the derivatives (n, c, d) at X (n, d), of a model whose handle has them.
+
+        RequestError: the model failed on these rows.
+        """
+        parts: list[Floats] = []
+        start = 0
+        while start < len(X):
+            gradient = self._handle.gradient
+            assert gradient is not None  # noqa: S101
+            rows = X[start : start + min(self._gradient_rows, self.rows)]
+            try:
+                parts.append(gradient(rows))
+            except OutOfMemoryError as error:
+                if len(rows) == 1:
+                    raise _single_row(error) from error
+                self._gradient_rows = len(rows) // 2
+                self._tell_halved(self._gradient_rows, error)
+                continue
+            start += len(rows)
+        return np.concatenate(parts)
 
     def evaluate(self, X: Floats, check: Callable[[], None]) -> Floats:
         """Return the outputs (n, c) of X (n, d). ``check`` is asked while it waits, and may raise.
@@ -133,7 +174,7 @@ class Gateway:
                 while self._waiting:
                     call = self._waiting[0]
                     fits = not calls or (
-                        rows + len(call.X) <= self._rows and call.X.shape[1] == calls[0].X.shape[1]
+                        rows + len(call.X) <= self.rows and call.X.shape[1] == calls[0].X.shape[1]
                     )
                     if not fits:
                         break
@@ -167,18 +208,68 @@ class Gateway:
             call.done.set()
 
     def _evaluate(self, X: Floats, calls: list[_Call]) -> Floats:
+        self._ready()
+        before = self._size.saved()
+        if len(X) and not self._measured:
+            self._measure(X[:1])
+        parts: list[Floats] = []
+        start = 0
+        while start < len(X):
+            if all(call.abandoned_at is not None for call in calls):
+                raise RequestError(ErrorCode.INTERNAL, "nobody waits for these rows any more")
+            count = self._size.next(len(X) - start, alone=len(calls) == 1)
+            rows = X[start : start + count]
+            asked = _filled(rows, count) if self._fill else rows
+            try:
+                found = self._handle(asked)
+            except OutOfMemoryError as error:
+                if len(asked) == 1:
+                    # It is the row, or the moment, and says nothing about batches of others.
+                    self._size.restore(before)
+                    self._measured = False
+                    raise _single_row(error) from error
+                self._size.limit(len(asked) // 2)
+                self._tell_halved(self.rows, error)
+                self._ready()
+                continue
+            parts.append(found.reshape(len(found), -1)[: len(rows)])
+            start += len(rows)
+            self._evaluated(len(rows), len(calls))
+        return np.concatenate(parts)
+
+    def _ready(self) -> None:
+        """Open the model again where its process has ended."""
         if not self._handle.alive:
             self._handle.close()
             self._handle = self._open()
-        parts = []
-        for start in range(0, len(X), self._rows):
-            if all(call.abandoned_at is not None for call in calls):
-                raise RequestError(ErrorCode.INTERNAL, "nobody waits for these rows any more")
-            rows = X[start : start + self._rows]
-            found = self._handle(_filled(rows, self._rows) if self._fill else rows)
-            parts.append(found.reshape(len(found), -1)[: len(rows)])
-            self._evaluated(len(rows), len(calls))
-        return np.concatenate(parts)
+
+    def _measure(self, x: Floats) -> None:
+        """Fix the size of batches by what rows like x (1, d) take. What else is wrong with x shows later."""
+        size = self._size
+        try:
+            footprint = self._handle.measure(x)
+        except OutOfMemoryError as error:
+            _log.warning("%d rows do not fit the model's memory: %s", SOME, error)
+            size.limit(SOME // 2)
+        except RequestError:
+            self._ready()
+            return
+        else:
+            size.limit(size.small if footprint is None else rows_that_fit(footprint, size.large))
+            if footprint is not None:
+                _log.info(
+                    "batches of %d rows: %d bytes a row, %d bytes free",
+                    self.rows,
+                    footprint.row_bytes,
+                    footprint.free_bytes,
+                )
+        self._measured = True
+        self._sized(self.rows, False)
+        self._ready()
+
+    def _tell_halved(self, rows: int, error: OutOfMemoryError) -> None:
+        _log.warning("batches are halved to %d rows: %s", rows, error)
+        self._sized(rows, True)
 
     @staticmethod
     def _fail(calls: list[_Call], error: BaseException | None) -> None:
@@ -191,6 +282,14 @@ class Gateway:
                     else "the model was closed meanwhile",
                 )
                 call.done.set()
+
+
+def _single_row(error: OutOfMemoryError) -> RequestError:
+    return RequestError(
+        ErrorCode.LIMIT_EXCEEDED,
+        f"the memory does not hold the model's work on a single row: {error}; raise the models' setting "
+        "'memory_bytes', or free memory on the device",
+    )
 
 
 def _filled(rows: Floats, count: int) -> Floats:

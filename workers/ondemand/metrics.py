@@ -27,6 +27,8 @@ class OnDemandMetrics:
     model_calls: Counter
     model_rows: Counter
     joined: Histogram
+    batch_rows: Gauge
+    halvings: Counter
     models_open: Gauge
     model_loads: Counter
     model_evictions: Counter
@@ -95,6 +97,12 @@ class OnDemandMetrics:
             model_rows=counter("model_rows_total", "Rows in them.", "model"),
             joined=histogram(
                 "joined_requests", "Waiting calls that one batch served.", buckets=_ROWS
+            ),
+            batch_rows=gauge(
+                "batch_rows", "Rows of a model's batches at most, as its memory allows.", "model"
+            ),
+            halvings=counter(
+                "batch_halvings_total", "Batches halved because memory had run out.", "model"
             ),
             models_open=gauge("models_open", "Models held open."),
             model_loads=counter("model_loads_total", "Models opened.", "model", "outcome"),

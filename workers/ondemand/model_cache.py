@@ -106,11 +106,18 @@ class ModelCache:
             metrics.model_rows.labels(card.model).inc(rows)
             metrics.joined.observe(calls)
 
+        def sized(rows: int, halved: bool) -> None:
+            metrics.batch_rows.labels(card.model).set(rows)
+            if halved:
+                metrics.halvings.labels(card.model).inc()
+
         return Gateway(
             open_model,
             batch_rows=self._options.batch_rows,
             tree_batch_rows=self._options.tree_batch_rows,
+            device_batch_rows=self._options.device_batch_rows,
             evaluated=evaluated,
+            sized=sized,
         )
 
     def _count(self) -> None:

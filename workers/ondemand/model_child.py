@@ -18,6 +18,7 @@ from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.limits import limit_cpu, limit_process
 from attributary.workers.ondemand.loaders.formats import load
 from attributary.workers.ondemand.loaders.loaded import LoadedModel, Source
+from attributary.workers.ondemand.memory_meter import HostMeter, Meter, is_out_of_memory
 
 _MESSAGE_CHARACTERS = 500
 
@@ -38,13 +39,18 @@ class _Child:
         self._question, self._answer = question, answer
         self._artefact = artefact
         self._model: LoadedModel | None = None
+        self._meter: Meter | None = None
         self._cpu_seconds = 0.0
+        self._short = False
 
     def run(self) -> None:
         """Answer one frame after the other."""
         loading = True
         while True:
             frame = self._channel.receive()
+            if self._short and self._meter is not None:
+                self._meter.release()
+            self._short = False
             try:
                 if loading:
                     self._load(json.loads(frame.text))
@@ -55,18 +61,22 @@ class _Child:
                 raise
             except RequestError as error:
                 self._fail(error.code, str(error))
-            except MemoryError as error:
-                self._fail(
-                    ErrorCode.LIMIT_EXCEEDED,
-                    f"the model needs more memory than the models' setting 'memory_bytes' allows: {error}",
-                )
             except BaseException as error:  # the model's own, SystemExit among them
+                if is_out_of_memory(error):
+                    self._fail(
+                        ErrorCode.LIMIT_EXCEEDED,
+                        "the model needs more memory than there is, or than the models' setting "
+                        f"'memory_bytes' allows: {error}",
+                        out_of_memory=True,
+                    )
+                    continue
                 code = ErrorCode.MODEL_NOT_LOADABLE if loading else ErrorCode.MODEL_FAILED
                 self._fail(code, f"the model raised {type(error).__name__}: {error}")
 
     def _load(self, description: dict[str, Any]) -> None:
         source = Source(descriptor=self._artefact, **description["source"])
         limits = description["limits"]
+        meter = HostMeter.where_known(limits["memory_bytes"])
         limit_process(
             limits["memory_bytes"],
             on_cpu=source.device == "cpu",
@@ -76,6 +86,7 @@ class _Child:
         self._cpu_seconds = limits["call_seconds"] * source.threads
         model = load(source)
         self._model = model
+        self._meter = meter if model.device == "cpu" else model.meter
         about = {
             "precision": model.precision,
             "piecewise_constant": model.piecewise_constant,
@@ -96,6 +107,9 @@ class _Child:
                 ErrorCode.BAD_REQUEST,
                 f"the model takes {model.features} features, it was given {columns}: compare its card",
             )
+        if frame.kind == Kind.MEASURE:
+            self._measure(model, X)
+            return
         if frame.kind == Kind.CALL:
             Y = _floats(model.predict(X), rows)
             shape = (*Y.shape[1:], 0)[:1] + (0,)
@@ -111,10 +125,20 @@ class _Child:
         self._answer.array(*Y.shape)[...] = Y
         self._channel.send(Kind.ANSWER, rows, *shape)
 
-    def _fail(self, code: ErrorCode, message: str) -> None:
+    def _measure(self, model: LoadedModel, X: npt.NDArray[np.float64]) -> None:
+        if self._meter is None:
+            self._channel.send(Kind.MEASURED)
+            return
+        self._meter.reset()
+        Y = _floats(model.predict(X), len(X))
+        outputs = max(1, Y.size // len(X))
+        self._channel.send(Kind.MEASURED, self._meter.peak(), self._meter.free(), outputs)
+
+    def _fail(self, code: ErrorCode, message: str, *, out_of_memory: bool = False) -> None:
         message = message[:_MESSAGE_CHARACTERS]
-        text = json.dumps({"code": code.value, "message": message}).encode()
-        self._channel.send(Kind.FAILED, text=text)
+        said = {"code": code.value, "message": message, "out_of_memory": out_of_memory}
+        self._short = out_of_memory
+        self._channel.send(Kind.FAILED, text=json.dumps(said).encode())
 
 
 def _floats(answer: Any, rows: int) -> npt.NDArray[Any]:

@@ -8,6 +8,8 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from attributary.workers.ondemand.batch_size import Footprint
+
 Floats = npt.NDArray[np.float64]
 Precision = Literal["float32", "float64"]
 
@@ -27,6 +29,10 @@ class ModelHandle(Protocol):
         """Whether it is built of trees."""
 
     @property
+    def device(self) -> str:
+        """Where it computes: "cpu", "cuda:N" or "server"."""
+
+    @property
     def gradient(self) -> Callable[[Floats], Floats] | None:
         """(n, d) to (n, c, d): exact derivatives, where the model has them."""
 
@@ -38,7 +44,13 @@ class ModelHandle(Protocol):
         """Return the outputs (n,) or (n, c) of X (n, d).
 
         RequestError: model_failed (it raised, or its process died), bad_output (shape or type; NaN and
-        infinities too).
+        infinities too); OutOfMemoryError.
+        """
+
+    def measure(self, x: Floats) -> Footprint | None:
+        """Return what calls take, from a few of rows like x (1, d); None where it is not known.
+
+        RequestError: as for a call; OutOfMemoryError.
         """
 
     def close(self) -> None:

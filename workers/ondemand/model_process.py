@@ -28,7 +28,7 @@ import psutil
 from attributary.schemas.explanation import ErrorCode
 from attributary.workers import tether
 from attributary.workers.ondemand.channel import Area, Ended, Frame, FrameSocket, Kind
-from attributary.workers.ondemand.errors import RequestError
+from attributary.workers.ondemand.errors import OutOfMemoryError, RequestError
 from attributary.workers.ondemand.limits import FILE_BYTES
 
 Floats = npt.NDArray[np.float64]
@@ -104,6 +104,14 @@ class ModelProcess:
         """Return the derivatives (n, c, d) at X (n, d)."""
         return self._compute(Kind.GRADIENT, X, seconds)
 
+    def measure(self, X: Floats, seconds: float) -> tuple[int, int, int] | None:
+        """Return the memory in use at most while it evaluated X (n, d), what is free, and how many outputs
+        a row has; None where it cannot tell."""
+        frame = self._put(Kind.MEASURE, X, seconds)
+        if frame.kind != Kind.MEASURED:
+            raise self._break("it answered what was not asked")
+        return frame.numbers if frame.numbers[2] else None
+
     def close(self) -> None:
         """Kill it with all that it started. A call under way raises RequestError (model_failed)."""
         with self._ending:
@@ -129,10 +137,8 @@ class ModelProcess:
         self._output.close()
 
     def _compute(self, kind: Kind, X: Floats, seconds: float) -> Floats:
-        rows, columns = X.shape
-        self._question.grow(X.nbytes)
-        self._question.array(rows, columns)[:] = X
-        frame = self._ask(kind, rows, columns, seconds=seconds)
+        rows = len(X)
+        frame = self._put(kind, X, seconds)
         if frame.kind == Kind.ROOM:
             self._answer.grow(frame.numbers[0])
             frame = self._ask(Kind.FETCH, seconds=seconds)
@@ -145,6 +151,11 @@ class ModelProcess:
         except ValueError as error:
             raise self._break("it claims an answer larger than its memory") from error
         return answer
+
+    def _put(self, kind: Kind, X: Floats, seconds: float) -> Frame:
+        self._question.grow(X.nbytes)
+        self._question.array(*X.shape)[:] = X
+        return self._ask(kind, *X.shape, seconds=seconds)
 
     def _ask(
         self,
@@ -159,10 +170,12 @@ class ModelProcess:
             self._socket.send(kind, *numbers, text=text)
             frame = self._wait(seconds)
         except Ended:
-            raise RequestError(wrong, self._last_words()) from None
+            words, killed = self._last_words()
+            raise (OutOfMemoryError if killed else RequestError)(wrong, words) from None
         if frame.kind == Kind.FAILED:
             said = json.loads(frame.text)
-            raise RequestError(ErrorCode(said["code"]), said["message"])
+            kind_of = OutOfMemoryError if said["out_of_memory"] else RequestError
+            raise kind_of(ErrorCode(said["code"]), said["message"])
         return frame
 
     def _wait(self, seconds: float) -> Frame:
@@ -185,7 +198,7 @@ class ModelProcess:
             used = self._resident()
             if used > self._memory_bytes:
                 self.close()
-                raise RequestError(
+                raise OutOfMemoryError(
                     ErrorCode.LIMIT_EXCEEDED,
                     f"the model's process used {used} bytes of memory, the models' setting "
                     f"'memory_bytes' allows {self._memory_bytes}; it was ended",
@@ -204,13 +217,15 @@ class ModelProcess:
         self.close()
         return RequestError(ErrorCode.MODEL_FAILED, f"the model's process was ended: {why}")
 
-    def _last_words(self) -> str:
-        """Say how the process ended, with the end of what it printed."""
+    def _last_words(self) -> tuple[str, bool]:
+        """Say how the process ended, with the end of what it printed; and whether it was killed from
+        outside, the kernel's way to say that memory has run out."""
         if self._ended:
-            return "the model was closed during the call"
+            return "the model was closed during the call", False
         end = time.monotonic() + _END_SECONDS
         while not _has_ended(self._process) and time.monotonic() < end:
             time.sleep(0.005)
+        alone = _has_ended(self._process)
         self.close()
         code = self._process.returncode
         how = f"with exit code {code}"
@@ -219,7 +234,8 @@ class ModelProcess:
             if code == -signal.SIGXCPU:
                 how += " (too much processor time)"
         said = self._tail()
-        return f"the model's process ended {how}" + (f"; its last words: {said}" if said else "")
+        words = f"the model's process ended {how}" + (f"; its last words: {said}" if said else "")
+        return words, alone and code == -signal.SIGKILL
 
     def _tail(self) -> str:
         size = min(os.fstat(self._output.fileno()).st_size, FILE_BYTES)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from attributary.schemas.card import Artefact, ModelCard
 from attributary.schemas.explanation import ErrorCode
 from attributary.workers.ondemand.artefact import Snapshot, take_snapshot
+from attributary.workers.ondemand.batch_size import FEW, SOME, Footprint
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.loaders.formats import EXECUTABLE, format_of
 from attributary.workers.ondemand.model_handle import Precision
@@ -135,6 +136,27 @@ class OpenModel:
         if not parts:
             return np.empty((0,) if self._flat in (None, True) else (0, self.outputs or 0))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def measure(self, x: Floats) -> Footprint | None:
+        """Return what calls take, from a few of rows like x (1, d); None where its process cannot tell.
+
+        RequestError: as for a call. OutOfMemoryError: a few rows are too many.
+        """
+        x = _matrix(x)
+        found = []
+        with self._calling:
+            # The first call also loads and plans what later ones do not.
+            for rows in (FEW, FEW, SOME):
+                measured = self._running().measure(
+                    np.repeat(x, rows, axis=0), self._policy.call_seconds
+                )
+                if measured is None:
+                    return None
+                found.append(measured)
+        (_, (few, _, _), (some, free, outputs)) = found
+        # Question and answer lie in memory, too, twice on the way.
+        least = 2 * 8 * (x.shape[1] + outputs)
+        return Footprint(max(least, -(-(some - few) // (SOME - FEW))), free)
 
     def _gradient(self, X: Floats) -> Floats:
         """Return the derivatives (n, c, d) at X (n, d)."""

@@ -25,10 +25,16 @@ class OnDemandOptions(GroupOptions):
     batch_rows: Count = Field(
         default=256,
         description="Rows per call of a smooth model: always so many, whoever asks, so that an answer "
-        "does not depend on who asked besides.",
+        "does not depend on who asked besides; fewer where free memory is short.",
+    )
+    device_batch_rows: Count = Field(
+        default=4096,
+        description="On a GPU, rows per call of a smooth model as long as one request has so many; fewer "
+        "where its free memory is short.",
     )
     tree_batch_rows: Count = Field(
-        default=16_384, description="Rows per call of a piecewise constant model, at most."
+        default=16_384,
+        description="Rows per call of a piecewise constant model, at most; fewer where free memory is short.",
     )
     max_request_bytes: Count = Field(default=2**20, description="Larger requests are refused.")
     max_instances: Count = Field(default=1000, description="Instances of one request.")

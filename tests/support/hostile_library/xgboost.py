@@ -61,6 +61,9 @@ class Booster:
     def _crash(self, X: Any) -> Any:
         os.kill(os.getpid(), signal.SIGSEGV)
 
+    def _kill(self, X: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def _sleep(self, X: Any) -> Any:
         time.sleep(600)
 
@@ -72,6 +75,10 @@ class Booster:
         kept = []
         while True:
             kept.append(np.ones(2**22))
+
+    def _heavy(self, X: Any) -> Any:
+        """Take 8 MiB a row."""
+        return np.ones((len(X), 2**20)).sum(1)
 
     def _leave_a_child(self, X: Any) -> Any:
         if (child := os.fork()) == 0:

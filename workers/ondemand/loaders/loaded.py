@@ -14,6 +14,7 @@ import numpy.typing as npt
 from attributary.schemas.card import ModelFormat
 from attributary.schemas.explanation import ErrorCode
 from attributary.workers.ondemand.errors import RequestError
+from attributary.workers.ondemand.memory_meter import Meter
 
 Floats = npt.NDArray[np.float64]
 Batched = Callable[[Floats], npt.NDArray[Any]]
@@ -69,7 +70,8 @@ class LoadedModel:
     """An open model inside its process.
 
     ``predict``: (n, d) to (n,) or (n, c). ``gradient``: (n, d) to (n, c, d). ``precision``: what it computes
-    in. ``features``: d where the model knows it. ``device``: where it really computes.
+    in. ``features``: d where the model knows it. ``device``: where it really computes. ``meter``: of the
+    device's memory, where that is not the main memory and the library tells.
     """
 
     predict: Batched
@@ -78,6 +80,7 @@ class LoadedModel:
     features: int | None = None
     gradient: Batched | None = None
     device: str = "cpu"
+    meter: Meter | None = None
 
 
 def not_loadable(why: str) -> RequestError:

@@ -100,7 +100,33 @@ def adapt(
         features=features,
         gradient=gradient if inputs == "numeric" and not source.piecewise_constant else None,
         device=str(device),
+        meter=CudaMeter(device) if device.type == "cuda" else None,
     )
+
+
+class CudaMeter:
+    """The memory of a CUDA device, as torch's allocator counts it. A ``Meter``."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def reset(self) -> None:
+        """Begin a new peak at what is used now."""
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+    def peak(self) -> int:
+        """Return the most that was used since."""
+        return int(torch.cuda.max_memory_allocated(self._device))
+
+    def free(self) -> int:
+        """Return what the device has left, and what torch holds without using it."""
+        left, _ = torch.cuda.mem_get_info(self._device)
+        held = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
+        return int(left + held)
+
+    def release(self) -> None:
+        """Give back what torch holds without using it."""
+        torch.cuda.empty_cache()
 
 
 def dtype_of(tensors: Any) -> torch.dtype:
