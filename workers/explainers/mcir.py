@@ -29,6 +29,7 @@ from attributary.workers.explainers.estimators import (
     ESTIMATORS,
     Columns,
     Estimator,
+    Information,
     Kind,
     compatible,
 )
@@ -190,6 +191,7 @@ def mcir(
         unique, joint, marginal, score, stderr = table.figures
         interval = np.clip(score[:, None] + 1.96 * stderr[:, None] * np.array([-1, 1]), 0, 1)
         used, doubts, fixed = table.used, table.flags, table.fixed
+        stderr = np.where(np.isfinite(stderr), stderr, np.nan)
         stability = _stability(table.drawn[:, ranked])
     return McirResult(
         score=score,
@@ -242,7 +244,7 @@ def _by_feature(
             parts = [columns.information(i, near, name, rows) for rows in halves]
             draws = coefficient([p.unique for p in parts], [p.joint for p in parts])
             value = float(coefficient([found.unique], [found.joint])[0])
-            error = float(draws.std(ddof=1)) if len(halves) > 1 else np.nan
+            error = _standard_error(found, parts)
             if estimator == "switch":
                 scores, errors = fixed.setdefault(name, (np.full(d, np.nan), np.full(d, np.nan)))
                 scores[i], errors[i] = value, error
@@ -255,6 +257,21 @@ def _by_feature(
         used.append(best)
         flags.append(doubt)
     return _Table((unique, joint, marginal, score, stderr), used, flags, fixed, drawn)
+
+
+def _standard_error(whole: Information, halves: list[Information]) -> float:
+    """Return the spread of C over halves, by its linear part at the whole sample; inf where C is 0/0.
+
+    Of the linear part, because C itself is cut to [0, 1]: a score that lies at a bound in every half has
+    no spread there, however badly it is known, and an estimator that finds nothing would seem the steadiest.
+    """
+    if len(halves) < 2:
+        return np.nan
+    u, j = max(whole.unique, 0.0), max(whole.joint, 0.0)
+    if u + j == 0:
+        return np.inf
+    slope = np.array([j, -u]) * 2 / (u + j) ** 2
+    return float((np.array([[half.unique, half.joint] for half in halves]) @ slope).std(ddof=1))
 
 
 def _percentiles(drawn: Floats) -> tuple[Floats, Floats]:

@@ -40,7 +40,8 @@ def mixed_information(X: Floats, Y: Floats, Z: Floats | None = None, *, k: int =
 
     O. Mesner and C. Shalizi, 2021: where the k-th neighbour is at distance 0 all ties count, and marginal
     counts include the radius. Discrete columns must be coded so that different values are at least as
-    far apart as continuous ones vary. Never below 0; about .03 too high on continuous columns. Raises
+    far apart as continuous ones vary. May be negative, where it means 0 (differs from the source, which
+    cuts there: a figure that is cut has no spread). About .03 too high on continuous columns. Raises
     ValueError for n <= k.
     """
     joint = _joint(X, Y, Z)
@@ -54,7 +55,7 @@ def mixed_information(X: Floats, Y: Floats, Z: Floats | None = None, *, k: int =
         alone = digamma(_within(Z, radius))
         with_x, with_y = np.hstack([X, Z]), np.hstack([Y, Z])
     counts = digamma(_within(with_x, radius)) + digamma(_within(with_y, radius))
-    return max(0.0, float(np.mean(digamma(nearest) + alone - counts)))
+    return float(np.mean(digamma(nearest) + alone - counts))
 
 
 def _joint(X: Floats, Y: Floats, Z: Floats | None) -> Floats:
