@@ -16,6 +16,10 @@ from benchmarks import (
     figures,
     journal,
     machine,
+    mcir_conditioning,
+    mcir_estimators,
+    mcir_interactions,
+    mcir_redundancy,
     mcir_speed,
     ordshap_calls,
     ordshap_overhead,
@@ -42,6 +46,10 @@ SUITES = [
     ordshap_tokens.SUITE,
     ordshap_text.SUITE,
     ordshap_overhead.SUITE,
+    mcir_redundancy.SUITE,
+    mcir_estimators.SUITE,
+    mcir_conditioning.SUITE,
+    mcir_interactions.SUITE,
 ]
 
 

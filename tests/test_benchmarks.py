@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,17 @@ PAGES = {
         "mcir-speed",
         "ordshap-overhead",
     ),
-    "results": ("t_explainer", "speed", "ordshap-calls", "ordshap-tokens", "ordshap-text"),
+    "results": (
+        "t_explainer",
+        "speed",
+        "ordshap-calls",
+        "ordshap-tokens",
+        "ordshap-text",
+        "mcir-redundancy",
+        "mcir-estimators",
+        "mcir-conditioning",
+        "mcir-interactions",
+    ),
 }
 
 
@@ -112,6 +123,92 @@ def test_the_stages_of_mcir_are_its_parts(folder: Path) -> None:
     page = (folder / "pages" / "performance.md").read_text(encoding="utf-8")
     assert "| seconds of scoring, 50 features | 0.05 |" in page
     assert "too few features" in page
+
+
+def test_mcir_is_measured_against_exact_values(folder: Path) -> None:
+    def cases(suite: str) -> dict[str, Any]:
+        kept = json.loads((folder / "results" / f"{suite}.json").read_text(encoding="utf-8"))
+        return {name.rpartition(", ")[2]: case for name, case in kept["cases"].items()}
+
+    found = cases("mcir-redundancy")
+    chains = {one["alpha"]: one for one in found["exact values"]["chains"]}
+    for alpha, score in ((0.75, 0.727884478), (0.9, 0.453416561)):
+        exact = [score, 0.0, 0.557885891]
+        assert chains[alpha]["exact"] == pytest.approx(exact, abs=1e-9)
+        assert chains[alpha]["mean"] == pytest.approx(exact, abs=0.1)
+        assert chains[alpha]["copy"]["CIR"][0] > 0.5 > chains[alpha]["copy"]["MCIR-M, U"][0]
+    for rho, entry in found["household 0"]["rho"].items():
+        # Exact copies: nothing is unique to either, and what looks at one feature sees no change.
+        assert max(entry["MCIR-M, C"]["original"]) < (1e-3 if rho == "1.0" else 1.0)
+        assert entry["CIR"]["original"] == pytest.approx([1.0] * 3, abs=0.05)
+
+    found = cases("mcir-estimators")
+    # The exact scores of the tables, and the estimators that see them.
+    for name, score, estimator in (
+        ("Gaussian", 0.727884478, "copula"),
+        ("AND", 0.762614720, "plugin"),
+        ("XOR", 1.0, "mixed"),
+    ):
+        assert found[name]["exact"][0][0] == pytest.approx(score, abs=1e-9)
+        assert found[name]["rows"]["200"]["estimators"][estimator]["rmse"] < 0.15
+    product = found["product"]["rows"]["200"]["estimators"]
+    assert product["knn"]["rmse"] < 0.2 < product["copula"]["rmse"]
+
+    for case in cases("mcir-conditioning").values():
+        assert [row[2] for row in case["exact"]] == sorted([r[2] for r in case["exact"]])[::-1]
+        assert max(abs(row[0]) for row in case["rows"]["200"]["error"]) < 0.3
+
+    (signs,) = cases("mcir-interactions").values()
+    screens = {name: entry["mean"] for name, entry in signs["rows"]["300"]["screens"].items()}
+    assert screens["interaction"][2] == 1.0
+    assert all(mean[3] == 0.0 for name, mean in screens.items() if name != "interaction")
+    scored = {name: entry["mean"][1] for name, entry in signs["rows"]["300"]["scored"].items()}
+    assert scored["interaction, knn"] > 0.2 > max(scored["pearson, knn"], 0.0)
+    assert scored["interaction, copula"] < 0.05
+
+
+def test_known_information_is_what_quadrature_by_another_rule_gives() -> None:
+    code = (
+        "import json\n"
+        "from benchmarks.mcir_distributions import known, student_information, covariance\n"
+        "from benchmarks.mcir_interactions import GAMES, exact\n"
+        "near = student_information(covariance(0.75), 1e7, [3], [0], [1])\n"
+        "found = {name: [*one.unique, one.joint] for name, one in known().items()}\n"
+        "print(json.dumps([found, near, {name: exact(name) for name in GAMES}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    found, near, games = json.loads(done.stdout)
+    assert near == pytest.approx(found["Gaussian"][0], abs=1e-6)
+    # Gauss-Hermite nodes in place of the trapezoid rule.
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    weights = weights / weights.sum()
+
+    def entropy(means: np.ndarray, shares: np.ndarray, variance: np.ndarray) -> float:
+        """Of a mixture of normals, by the mean of -log p over the nodes of each."""
+        total = 0.0
+        for mean, share, own in zip(means, shares, variance, strict=True):
+            q = mean + np.sqrt(own) * nodes
+            bells = np.exp(-((q[:, None] - means) ** 2) / (2 * variance)) / np.sqrt(
+                2 * np.pi * variance
+            )
+            total -= share * (weights @ np.log(bells @ shares))
+        return total
+
+    def noise(variance: float) -> float:
+        return 0.5 * float(np.log(2 * np.pi * np.e * variance))
+
+    one, two = np.ones(2), np.array([0.0, 1.0])
+    coin = entropy(two, one / 2, one / 4) - noise(0.25)
+    assert found["coin and number"][2] == pytest.approx(coin, abs=1e-4)
+    zeros = entropy(np.zeros(2), one / 2, np.array([0.25, 1.25])) - noise(0.25)
+    assert found["half zeros"][2] == pytest.approx(zeros, abs=1e-4)
+    product = weights @ np.log1p(4 * nodes**2) / 2
+    assert found["product"][0] == pytest.approx(product, abs=1e-3)
+    signs = entropy(np.array([-1.0, 1.0]), one / 2, one / 2) - noise(0.5)
+    assert games["signs"] == pytest.approx([signs, 0.0], abs=1e-4)
+    assert games["gate"][0] == pytest.approx(np.log(3) / 4, abs=1e-9)
 
 
 def test_explainers_are_measured(folder: Path) -> None:
