@@ -15,7 +15,7 @@ import time as clock
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import ConfigurationError, Reason, RejectedError
@@ -24,9 +24,11 @@ from attributary.service.address import connection_of
 from attributary.service.outbox import Outbox
 from attributary.service.row_encoder import RowEncoder
 from attributary.service.sender import Sender
+from attributary.service.watch import Chosen, watched
 
 logger = logging.getLogger("attributary.publisher")
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _LOG_SECONDS = 60.0
 _JOIN_SECONDS = 3.0
 
@@ -125,6 +127,11 @@ class Publisher:
         """Rows that the broker refused for good."""
         return self._outbox.failed
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What arrays of features are called, in order."""
+        return self._encoder.feature_names
+
     def publish(
         self,
         features: Any,
@@ -146,7 +153,7 @@ class Publisher:
                 features, outputs, id=id, time=time, weight=weight, model=model
             )
         except Exception as error:
-            return self._refuse(error, 1)
+            return self.refuse(error)
         return self._put(row)
 
     def publish_batch(
@@ -169,11 +176,58 @@ class Publisher:
                 features, outputs, ids=ids, times=times, weights=weights, model=model
             )
         except Exception as error:
-            self._refuse(error, _length(outputs))
+            self.refuse(error, _length(outputs))
             return 0
-        return sum(
-            self._put(row) if isinstance(row, bytes) else self._refuse(row, 1) for row in rows
-        )
+        return sum(self._put(row) if isinstance(row, bytes) else self.refuse(row) for row in rows)
+
+    @overload
+    def watch(self, function: _Function) -> _Function: ...
+
+    @overload
+    def watch(
+        self,
+        *,
+        features: Chosen = ...,
+        outputs: Callable[[Any], Any] | None = ...,
+        ids: Chosen = ...,
+    ) -> Callable[[_Function], _Function]: ...
+
+    @overload
+    def watch(
+        self,
+        function: _Function,
+        *,
+        features: Chosen = ...,
+        outputs: Callable[[Any], Any] | None = ...,
+        ids: Chosen = ...,
+    ) -> _Function: ...
+
+    def watch(
+        self,
+        function: Any = None,
+        *,
+        features: Chosen = None,
+        outputs: Callable[[Any], Any] | None = None,
+        ids: Chosen = None,
+    ) -> Any:
+        """Return a predict function that publishes what it is given and what it says.
+
+        ::
+
+            predict = publisher.watch(model.predict)     # or @publisher.watch above a function or method
+
+        Sync and async; data frames, arrays, tensors, lists, mappings and records, one row or many. Its
+        arguments, result and exceptions are untouched, and nothing is published of a call that raises.
+
+        ``features``: the argument that holds them, or what makes them of all arguments [default: the first].
+        ``outputs``: what makes them of the result, such as ``lambda p: p[:, 1]``. ``ids``: like ``features``.
+        An array's names are the publisher's ``feature_names``, else those that a fitted model carries.
+        """
+
+        def decorate(given: Any) -> Any:
+            return watched(self, given, features=features, outputs=outputs, ids=ids)
+
+        return decorate if function is None else decorate(function)
 
     def publish_message(self, value: bytes, rows: int, content_type: str) -> bool:
         """Queue a message of ``rows`` encoded rows as it is; return whether it is in the buffer."""
@@ -263,8 +317,8 @@ class Publisher:
         except (RuntimeError, OSError) as error:  # no more threads or descriptors
             self._say("thread", "cannot start the publisher's thread: %s", error)
 
-    def _refuse(self, error: Exception, rows: int) -> bool:
-        """Count rows that cannot be encoded, and say so, at most once a minute for each reason."""
+    def refuse(self, error: Exception, rows: int = 1) -> bool:
+        """Count rows that cannot be published as ``invalid``; logged once a minute for each reason."""
         self._outbox.count_invalid(rows)
         if self._strict:
             if isinstance(error, RejectedError):

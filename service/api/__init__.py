@@ -8,9 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attributary.service.client import Explainer, Publisher, subscribe
+    from attributary.service.client import (
+        Explainer,
+        PredictionMiddleware,
+        Publisher,
+        subscribe,
+    )
 
-__all__ = ["Explainer", "Publisher", "subscribe"]
+__all__ = ["Explainer", "PredictionMiddleware", "Publisher", "subscribe"]
 
 
 def __getattr__(name: str) -> Any:
