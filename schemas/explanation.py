@@ -191,6 +191,29 @@ class Neighbourhoods(_Part):
     )
 
 
+class FidelityComponent(_Part):
+    """One distance between the full and the light run, beside its tolerance; null: undefined."""
+
+    name: Literal["outputs", "projected", "rank", "head", "curves"]
+    value: float | None
+    tolerance: float
+    passed: bool | None
+
+
+class LightRun(_Part):
+    """The same from a part of the rows, and how true it is to the full run."""
+
+    sampling: Literal["uniform", "stratified"]
+    rows: int
+    outputs: int | None = Field(
+        description="Components that the outputs were reduced to; null: as they are."
+    )
+    head: int = Field(description="Leading features that 'head' compares.")
+    components: list[FidelityComponent]
+    seconds: float
+    seconds_full: float
+
+
 class McirResult(_Part):
     """Unique information under dependence, all outputs that were asked for as one Q."""
 
@@ -213,6 +236,7 @@ class McirResult(_Part):
     features: list[UniqueInformation] = Field(
         description="Those ranked, then the others by marginal."
     )
+    light: LightRun | None = Field(default=None, description="Null: not asked for.")
     notes: list[str] = []
 
 

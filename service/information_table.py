@@ -6,10 +6,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attributary.schemas.explanation import McirResult, UniqueInformation
+from attributary.schemas.explanation import LightRun, McirResult, UniqueInformation
 from attributary.service.printable import printable
 
 _NAME, _BAR, _NEAR = 24, 12, 32
+_COMPONENTS = {
+    "outputs": "outputs (Wasserstein, in deviations)",
+    "projected": "reduced outputs (the same)",
+    "rank": "ranking ((1 − τ) / 2)",
+    "head": "first {head} features (1 − Jaccard)",
+    "curves": "deletion and insertion curves",
+}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -31,6 +38,8 @@ def information_view(model: str, result: McirResult, top: int) -> RenderableType
     if others:
         parts += [Text("not ranked: no neighbourhood", style="bold"), _others(others, top)]
     parts += [Text(line, style="dim") for line in _choice(result)]
+    if result.light is not None:
+        parts += [Text(_light(result.light, result.rows), style="bold"), _fidelity(result.light)]
     return Group(*parts)
 
 
@@ -64,16 +73,58 @@ def _others(others: list[UniqueInformation], top: int) -> Table:
     return table
 
 
+def _light(light: LightRun, rows: int) -> str:
+    reduced = "" if light.outputs is None else f", outputs reduced to {light.outputs}"
+    return (
+        f"light run: {light.rows:,} of {rows:,} rows, {light.sampling}{reduced}; "
+        f"{light.seconds:.2g} s, the full one {light.seconds_full:.2g} s"
+    )
+
+
+def _fidelity(light: LightRun) -> Table:
+    table = _table("distance from the full run", "value", "tolerance", "")
+    for one in light.components:
+        if one.value is None:
+            verdict = Text("undefined", style="dim")
+        else:
+            verdict = Text("pass", style="green") if one.passed else Text("fail", style="red")
+        table.add_row(
+            _COMPONENTS[one.name].format(head=light.head),
+            "" if one.value is None else f"{one.value:.3g}",
+            f"{one.tolerance:g}",
+            verdict,
+        )
+    return table
+
+
 def _choice(result: McirResult) -> list[str]:
     lines = ["unique, joint and marginal information in nats"]
     if result.size is not None and len(result.sizes) > 1:
         tried = ", ".join(f"{one.size}: {one.total:.3g}" for one in result.sizes)
         lines.append(f"neighbourhoods of up to {result.size}; criterion by size {tried}")
+    lines += _kept(result)
     found = result.stability
     if found is not None and found.kendall is not None:
         head = "" if found.jaccard is None else f", the first {found.head} {found.jaccard:.2f}"
         lines.append(f"agreement of resamples: Kendall's τ {found.kendall:.2f}{head}")
     return lines
+
+
+def _kept(result: McirResult) -> list[str]:
+    source = result.neighbourhoods
+    if source is None or (source.origin == "found" and source.change is None):
+        return []
+    if source.origin == "given":
+        return ["neighbourhoods as they were given"]
+    words = "kept" if source.origin == "reused" else "found anew"
+    change = source.change
+    if change is None or change.pair is None:
+        return [f"neighbourhoods {words}: dependence has not changed beyond chance"]
+    first, second = (printable(name, _NAME) for name in change.pair)
+    return [
+        f"neighbourhoods {words}: the correlation of {first} and {second} has changed by "
+        f"{change.largest:.2g}, the limit is {change.limit:g}"
+    ]
 
 
 def bar(share: float) -> str:
@@ -97,7 +148,7 @@ def _shortened(names: list[str]) -> str:
 def _table(*titles: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in titles:
-        numeric = title in ("score", "unique", "joint", "marginal")
+        numeric = title in ("score", "unique", "joint", "marginal", "value", "tolerance")
         table.add_column(title, justify="right" if numeric else "left", no_wrap=True)
     return table
 

@@ -14,8 +14,10 @@ from rich.console import Console
 
 from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.explanation import (
+    DependenceChange,
     Explanation,
     McirResult,
+    Neighbourhoods,
     NeighbourhoodSize,
     RankStability,
     UniqueInformation,
@@ -72,6 +74,36 @@ def shown(result: McirResult = RESULT, top: int = 15) -> list[str]:
     text = console.file.getvalue()
     assert "\x1b" not in text
     return [line.rstrip() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("origin", "largest", "line"),
+    [
+        ("given", None, "neighbourhoods as they were given"),
+        ("reused", 0.0, "neighbourhoods kept: dependence has not changed beyond chance"),
+        (
+            "reused",
+            0.05,
+            "neighbourhoods kept: the correlation of age and debt has changed by 0.05",
+        ),
+        ("found", 0.375, "found anew: the correlation of age and debt has changed by 0.38"),
+        ("found", None, None),
+    ],
+)
+def test_the_table_says_where_neighbourhoods_come_from(
+    origin: Any, largest: float | None, line: str | None
+) -> None:
+    change = None
+    if largest is not None:
+        pair = ("age", "debt") if largest else None
+        change = DependenceChange(largest=largest, pair=pair, limit=0.1, rows_before=500)
+    source = Neighbourhoods(
+        origin=origin, screen="pearson", threshold=0.6, max_candidates=6, sizes=[1], change=change
+    )
+    lines = shown(RESULT.model_copy(update={"neighbourhoods": source}))
+    told = [one for one in lines if "neighbourhoods " in one and "criterion" not in one]
+    assert (line in told[0]) if line else not told
+    assert all("the limit is 0.1" in one for one in told if largest)
 
 
 def test_a_message_survives_its_bytes() -> None:

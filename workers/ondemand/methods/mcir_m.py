@@ -7,6 +7,9 @@ order of their levels with "(other)" first; rows with a missing value are left o
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +25,7 @@ from attributary.workers.explainers.estimators import Kind
 from attributary.workers.explainers.mcir import McirResult as Found
 from attributary.workers.explainers.mcir import mcir
 from attributary.workers.ondemand.errors import RequestError
+from attributary.workers.ondemand.methods.mcir_light import light_run
 from attributary.workers.ondemand.methods.mcir_neighbourhoods import choose
 from attributary.workers.ondemand.methods.mcir_parameters import McirParameters
 from attributary.workers.ondemand.methods.method import Context, Floats, Method, Model
@@ -53,26 +57,32 @@ def run(
         estimator = "switch" if "discrete" in kinds else "copula"
     linalg = linalg_on(context.device)
     near, source = choose(X, background, parameters, context, linalg)
-    try:
-        found = mcir(
-            X,
-            Q,
-            kinds=kinds,
-            neighbourhoods=near,
-            sizes=parameters.tried_sizes,
-            max_candidates=parameters.max_candidates,
-            screen=parameters.screen,
-            threshold=parameters.threshold,
-            estimator=estimator,
-            ridge=parameters.ridge,
-            bootstraps=parameters.resamples(reused=source.origin == "reused"),
-            block_length=parameters.block_length,
-            rng=context.rng,
-            linalg=linalg,
-            progress=context.progress,
-        )
-    except ValueError as error:
-        raise RequestError(ErrorCode.BAD_REQUEST, str(error)) from None
+
+    def scored(rows: Floats, outputs: Floats, told: Callable[[int, int], None]) -> Found:
+        try:
+            return mcir(
+                rows,
+                outputs,
+                kinds=kinds,
+                neighbourhoods=near,
+                sizes=parameters.tried_sizes,
+                max_candidates=parameters.max_candidates,
+                screen=parameters.screen,
+                threshold=parameters.threshold,
+                estimator=estimator,
+                ridge=parameters.ridge,
+                bootstraps=parameters.resamples(reused=source.origin == "reused"),
+                block_length=parameters.block_length,
+                rng=context.rng,
+                linalg=linalg,
+                progress=told,
+            )
+        except ValueError as error:
+            raise RequestError(ErrorCode.BAD_REQUEST, str(error)) from None
+
+    begun = time.monotonic()
+    found = scored(X, Q, context.progress)
+    seconds = time.monotonic() - begun
     return McirResult(
         outputs=list(context.outputs),
         observed=context.observed is not None,
@@ -99,6 +109,19 @@ def run(
             head=found.stability.head,
         ),
         features=_features(found, kinds, context),
+        light=None
+        if parameters.light is None
+        else light_run(
+            X,
+            Q,
+            found,
+            seconds,
+            lambda rows, outputs: scored(rows, outputs, lambda done, total: context.check()),
+            None if context.observed is not None else model,
+            kinds,
+            parameters.light,
+            context,
+        ),
         notes=_notes(found, len(instances) - len(X), context),
     )
 

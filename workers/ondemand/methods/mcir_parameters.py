@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from attributary.workers.explainers.estimators import Estimator
 from attributary.workers.explainers.gaussian_copula import DEFAULT_RIDGE
 from attributary.workers.explainers.neighbourhood_screens import Screen
 
 _SIZES = (1, 3, 5)
+
+
+class LightParameters(BaseModel):
+    """The part of the rows that a light run takes (``fraction`` or ``rows``), and what it is held against."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    rows: Annotated[int, Field(ge=4)] | None = None
+    sampling: Literal["uniform", "stratified"] = "uniform"
+    strata: Annotated[int, Field(ge=2, le=1000)] = Field(
+        default=10, description="Cells of the output, when stratified."
+    )
+    outputs: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None,
+        description="Principal components that outputs are reduced to; null: not reduced.",
+    )
+    head: Annotated[int, Field(ge=1, le=1000)] = 8
+    curve_rows: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        default=50, description="Rows of the deletion and insertion curves, where a model is asked."
+    )
+    tolerances: dict[
+        Literal["outputs", "projected", "rank", "head", "curves"], Annotated[float, Field(ge=0)]
+    ] = Field(default={}, description="By component; those left out as usual.")
+
+    @model_validator(mode="after")
+    def _one_size(self) -> LightParameters:
+        if (self.fraction is None) == (self.rows is None):
+            raise ValueError("light takes a fraction of the rows, or a number of rows: give one")
+        return self
 
 
 class McirParameters(BaseModel):
@@ -51,6 +81,10 @@ class McirParameters(BaseModel):
     reused_bootstraps: Annotated[int, Field(ge=0, le=1000)] | None = Field(
         default=None,
         description="Resamples where they are kept, for intervals alone; null: as many as ever.",
+    )
+
+    light: LightParameters | None = Field(
+        default=None, description="Also run on a part of the rows, and say how true that is."
     )
 
     def resamples(self, *, reused: bool) -> int:
