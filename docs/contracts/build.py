@@ -40,6 +40,7 @@ from attributary.schemas.row import (
 )
 from attributary.schemas.sketch import SketchHeader
 from attributary.schemas.topics import Topics
+from attributary.schemas.unique_information import UNIQUE_INFORMATION, UniqueInformationRun
 from attributary.service.settings import TopicLayout
 from attributary.service.topics import topic_specs
 
@@ -59,6 +60,7 @@ MESSAGES: dict[str, type[Message]] = {
     "manifest": Manifest,
     "attribution": WindowAttribution,
     "drift": WindowDrift,
+    "unique-information": UniqueInformationRun,
     "progress": Progress,
     "explanation": Explanation,
     "retry": RetryMarker,
@@ -83,6 +85,7 @@ KEYS = {
     "manifest": "m|, the source partition and block",
     "attribution": "the model",
     "drift": "the model",
+    "uniqueInformation": "the model",
     "request": "the request's id",
     "cancellation": "the request's id",
     "explanation": "the request's id",
@@ -99,7 +102,9 @@ CHANNELS = {
     ),
     "snapshots": Channel(("snapshot",), "State of merge, for merge alone.", True, True),
     "attributions": Channel(
-        ("attribution",), "One message per window and output of a model.", sends=True
+        ("attribution", "uniqueInformation"),
+        "One message per window and output of a model; unique information by schedule.",
+        sends=True,
     ),
     "drift": Channel(("drift",), "One per final window, output and reference.", sends=True),
     "requests": Channel(("request",), "Explanations that are asked for.", receives=True),
@@ -246,7 +251,7 @@ def _messages() -> Schema:
     text = {"type": "string"}
     found: Schema = {}
     for name, model in MESSAGES.items():
-        found[name] = {
+        found[_camel(name)] = {
             "title": model.SCHEMA,
             "summary": _prose((model.__doc__ or "").strip().split("\n\n")[0]),
             "payload": {"$ref": f"#/components/schemas/{model.__name__}"},
@@ -311,7 +316,11 @@ def _messages() -> Schema:
         found[name]["headers"] = _headers(**{header: text})
     for name, key in KEYS.items():
         found[name]["bindings"] = {"kafka": {"key": {"type": "string", "description": key}}}
-    for name, kind in (("explanation", "final"), ("progress", "progress")):
+    for name, kind in (
+        ("explanation", "final"),
+        ("progress", "progress"),
+        ("uniqueInformation", UNIQUE_INFORMATION.decode()),
+    ):
         held = found[name].setdefault("headers", _headers())
         held["properties"][KIND_HEADER] = {"const": kind}
     return found
@@ -334,7 +343,7 @@ def _kafka(configs: Any) -> Schema:
 
 
 def _camel(role: str) -> str:
-    first, *others = role.split("_")
+    first, *others = re.split("[_-]", role)
     return first + "".join(word.capitalize() for word in others)
 
 

@@ -21,6 +21,7 @@ from attributary.schemas.explanation import (
     ErrorCode,
     Explanation,
     Failure,
+    McirResult,
     Progress,
     Result,
 )
@@ -33,6 +34,7 @@ from attributary.schemas.request import (
     StreamWindow,
 )
 from attributary.schemas.retry_marker import MARKER_HEADER, RetryMarker
+from attributary.schemas.unique_information import UNIQUE_INFORMATION, UniqueInformationRun
 from attributary.workers.explainers.batched import Floats
 from attributary.workers.ondemand.inputs import Inputs
 from attributary.workers.ondemand.methods import find_method
@@ -67,7 +69,9 @@ def _result(method: MethodName, parameters: dict[str, Any]) -> Result:
         rng=np.random.default_rng(0), batch_size=100, precision="float64", piecewise_constant=False,
     )  # fmt: skip
     background = inputs.to_space(inputs.encode(people, "background row"), how.space)
-    found: Result = how.run(_model, X, background, how.parameters(**parameters), context)
+    found: Result = how.run(
+        _model, X, None if method == "mcir-m" else background, how.parameters(**parameters), context
+    )
     return found
 
 
@@ -117,6 +121,12 @@ def samples() -> dict[str, Sequence[Sample]]:
             output=0, parameters={"bootstraps": 4},
         ),
     ]  # fmt: skip
+    result = _result("mcir-m", {"bootstraps": 4})
+    assert isinstance(result, McirResult)
+    unique = UniqueInformationRun(
+        id="scheduled|1700000040000|churn", model="churn", tick=1_700_000_040_000, every_seconds=600.0,
+        computed_at=NOW + 41_000, seconds=0.25, result=result,
+    )  # fmt: skip
     by_kind = {
         kind: [
             Sample("churn", r.to_bytes()) for r in done.results if r.SCHEMA.split("/")[0] == kind
@@ -128,7 +138,10 @@ def samples() -> dict[str, Sequence[Sample]]:
         "models": [card],
         "grids": done.grids,
         "sketches": done.sketches,
-        "attributions": by_kind["attributary.attribution"],
+        "attributions": [
+            *by_kind["attributary.attribution"],
+            Sample("churn", unique.to_bytes(), [(KIND_HEADER, UNIQUE_INFORMATION)]),
+        ],
         "drift": by_kind["attributary.drift"],
         "dead-letters": [
             *done.letters,

@@ -22,6 +22,7 @@ from doc_blocks import ROOT, blocks
 from jsonschema import Draft7Validator
 
 from attributary.schemas.errors import RejectedError
+from attributary.schemas.message import Message
 from attributary.schemas.topics import Topics
 
 HERE = Path(__file__).parent
@@ -113,6 +114,17 @@ def json_samples(release: str) -> list[tuple[str, Sample, Any]]:
     return found
 
 
+def _camel(name: str) -> str:
+    first, *others = name.split("-")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def test_every_kind_of_message_has_a_schema(build: Any) -> None:
+    for path in (ROOT / "schemas").glob("[a-z]*.py"):
+        importlib.import_module(f"attributary.schemas.{path.stem}")
+    assert set(Message.__subclasses__()) == set(build.MESSAGES.values())
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_samples_of_every_release_keep_to_their_schemas(
     release: str, asyncapi: Schema, validator: Callable[[str], Draft7Validator], build: Any
@@ -124,8 +136,12 @@ def test_the_samples_of_every_release_keep_to_their_schemas(
     alone = {name: Draft7Validator(schema) for name, schema in build.schemas().items()}
     seen = set()
     for topic, sample, value in json_samples(release):
-        fits = [name for name in by_topic[topic] if name in alone and alone[name].is_valid(value)]
-        assert fits == [name for name in fits if validator(name).is_valid(value)]
+        fits = [
+            name
+            for name in alone
+            if alone[name].is_valid(value) and _camel(name) in by_topic[topic]
+        ]
+        assert fits == [name for name in fits if validator(_camel(name)).is_valid(value)]
         assert len(fits) == 1, (topic, sample.line())
         seen.add(fits[0])
     assert seen == {*alone}
@@ -186,7 +202,7 @@ def test_the_examples_of_the_docs_keep_to_the_schemas(build: Any) -> None:
         (block, json.loads(block.text))
         for page in ("messages", "models", "tutorial")
         for block in blocks(ROOT / "docs" / f"{page}.md")
-        if block.language == "json"
+        if block.language == "json" and '"..."' not in block.text
     ]
     assert len(found) == 4
     for block, value in found:

@@ -25,6 +25,7 @@ _FOLLOWED = (
     "docs/ondemand.md",
     "docs/operate.md",
     "docs/messages.md",
+    "docs/baseline.md",
 )
 #: Pages whose examples another test runs.
 _ELSEWHERE = {"docs/models.md": "tests/models/test_models_page.py"}
@@ -121,16 +122,21 @@ def churn_is_served(walk: Walkthrough) -> Iterator[None]:
 
 
 def _train_churn(folder: Path) -> None:
-    """Write churn.json, churn.ubj, the same under models/, and row.json."""
+    """Write churn.json, churn.ubj, the same under models/, row.json, and what the model was trained on."""
     import xgboost
 
-    table = pd.read_csv(folder / "rows.csv")
+    table = pd.read_csv(folder / "rows.csv", nrows=500)
     columns: dict[str, Any] = {"age": table["age"]}
     levels = ["free", "pro"]
     for level in levels:
         columns[f"plan={level}"] = (table["plan"] == level).astype(float)
     model = xgboost.XGBRegressor(n_estimators=10, max_depth=3)
     model.fit(pd.DataFrame(columns), table["score"])
+    train = table[["age", "plan"]]
+    train.to_csv(folder / "train.csv", index=False)
+    train.assign(churned=table["score"] > 2, margin=table["score"]).to_parquet(
+        folder / "train.parquet"
+    )
     card = {
         "model": "churn",
         "features": [
