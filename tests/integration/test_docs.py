@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from doc_blocks import ROOT, Block, blocks, pages
+from fastapi import FastAPI
 from walkthrough import Step, Walkthrough
 
 from attributary import Publisher
@@ -22,6 +23,7 @@ _FOLLOWED = (
     "docs/tutorial.md",
     "README.md",
     "docs/read.md",
+    "docs/client.md",
     "docs/ondemand.md",
     "docs/operate.md",
     "docs/messages.md",
@@ -63,9 +65,10 @@ def test_the_docs_do_what_they_say(tmp_path: Path, request: pytest.FixtureReques
     try:
         first, *others = _FOLLOWED
         walk.follow(runnable(first))
-        with churn_is_served(walk):
+        with churn_is_served(walk) as model:
+            given = {"features": _SEEN, "margin": 0.7, "model": model, "app": FastAPI()}
             for page in others:
-                walk.follow(runnable(page), {"features": _SEEN, "margin": 0.7})
+                walk.follow(runnable(page), given)
     finally:
         walk.close()
         for step in walk.steps:
@@ -100,9 +103,9 @@ def _check_tutorial(steps: list[Step]) -> None:
 
 
 @contextmanager
-def churn_is_served(walk: Walkthrough) -> Iterator[None]:
+def churn_is_served(walk: Walkthrough) -> Iterator[Any]:
     """Add what the README's reader has: a model with its card, and a process that publishes its rows."""
-    _train_churn(walk.folder)
+    model = _train_churn(walk.folder)
     stop = threading.Event()
     walk.do("attributary register churn.json --artefact churn.ubj --samples 100")
     walk.do("attributary publish rows.csv --model churn --outputs score --features age,plan")
@@ -115,14 +118,14 @@ def churn_is_served(walk: Walkthrough) -> Iterator[None]:
     server = threading.Thread(target=serve)
     server.start()
     try:
-        yield
+        yield model
     finally:
         stop.set()
         server.join()
 
 
-def _train_churn(folder: Path) -> None:
-    """Write churn.json, churn.ubj, the same under models/, row.json, and what the model was trained on."""
+def _train_churn(folder: Path) -> Any:
+    """Return a model; write churn.json, churn.ubj, also under models/, row.json, and the training tables."""
     import xgboost
 
     table = pd.read_csv(folder / "rows.csv", nrows=500)
@@ -150,3 +153,4 @@ def _train_churn(folder: Path) -> None:
         model.save_model(place / "churn.ubj")
     (folder / "churn.json").write_text(json.dumps(card))
     (folder / "row.json").write_text(json.dumps(_SEEN))
+    return model
