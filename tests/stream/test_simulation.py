@@ -19,10 +19,10 @@ from simulation import SKETCHED, Faults, Simulation
 from simulation_check import check
 
 from attributary.workers.maths.pane import PaneSketch
+from attributary.workers.stream.held import Held
 from attributary.workers.stream.ledger import SourceLedger
 from attributary.workers.stream.model_merge import ModelMerge
 from attributary.workers.stream.open_sketches import OpenSketches
-from attributary.workers.stream.views import Held
 
 SCHEDULES = int(os.environ.get("SIMULATED_SCHEDULES", "10000"))
 _CHUNK = 500

@@ -12,8 +12,9 @@ from attributary.workers.maths.grid import Grid
 from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.maths.spans import Hopping, Span
 from attributary.workers.maths.window import WindowState
+from attributary.workers.stream.held import Held, SourceKey
 from attributary.workers.stream.open_sketches import OpenSketches
-from attributary.workers.stream.views import Held, SourceKey, View, WindowedView
+from attributary.workers.stream.views import View, WindowedView
 
 PANE = 1000
 GRID = Grid.from_rows(np.arange(64.0).reshape(32, 2), np.arange(32.0)[:, None], cells=4)

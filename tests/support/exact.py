@@ -76,6 +76,9 @@ class ExactPane:
         self.rows += other.rows
         self.sums = [a + b for a, b in zip(self.sums, other.sums, strict=True)]
 
+    def rest(self) -> None:
+        """Nothing is kept that the rows do not need."""
+
     def to_bytes(self) -> bytes:
         """Return the pane as bytes."""
         return _encode((self.epoch, self.rows, self.sums))

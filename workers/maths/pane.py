@@ -22,6 +22,7 @@ _VERSION = 1
 #: Rows are reduced this many at a time, however they arrive, so that the sums of a row sequence
 #: do not depend, not by a bit, on how it was polled.
 REDUCED_ROWS = 1024
+_FIRST_ROWS = 16
 
 
 class PaneState(NamedTuple):
@@ -73,17 +74,13 @@ class PaneSketch:
         #: Rows added; those of weight 0 count here and change nothing else.
         self.rows = 0
         self._weight = 0.0
-        comovement = grid.comovement()
-        self._reduced = PaneState(
-            TDigests(grid.columns + grid.outputs, compression),
-            comovement,
-            BlockOverlap(comovement, blocks),
-            RowSample(sample_size, grid.columns, grid.outputs) if sample_size else None,
-        )
+        self._blocks = blocks
+        # Made when rows are reduced: it is as large for one row as for a million, and rows of scattered
+        # event times make a pane each.
+        self._reduced: PaneState | None = None
         self._settled: PaneState | None = None
         self._filled = 0
-        # Allocated when the first rows arrive.
-        self._waiting: _Waiting | None = None
+        self._waiting = _Waiting.empty(0, grid.columns, grid.outputs)
 
     def update(
         self,
@@ -143,24 +140,43 @@ class PaneSketch:
             if part.x.shape[0] == REDUCED_ROWS:
                 self._absorb(part)
                 continue
-            if self._waiting is None:
-                self._waiting = _Waiting.empty(self.grid.columns, self.grid.outputs)
+            self._make_room(self._filled + part.x.shape[0])
             self._waiting.put(self._filled, part)
             self._filled += part.x.shape[0]
             if self._filled == REDUCED_ROWS:
                 self._filled = 0
                 self._absorb(self._waiting)
 
+    def _make_room(self, rows: int) -> None:
+        room = self._waiting.x.shape[0]
+        if rows > room:
+            size = min(REDUCED_ROWS, max(rows, 4 * room, _FIRST_ROWS))
+            larger = _Waiting.empty(size, self.grid.columns, self.grid.outputs)
+            larger.put(0, self._waiting.part(0, self._filled))
+            self._waiting = larger
+
     def _absorb(self, rows: _Waiting) -> None:
+        if self._reduced is None:
+            self._reduced = self._empty()
         self._reduce(self._reduced, rows)
         self._weight += float(rows.weights.sum())
 
     @property
     def weight(self) -> float:
         """Total weight of the rows."""
-        if not self._filled or self._waiting is None:
+        if not self._filled:
             return self._weight
         return self._weight + float(self._waiting.weights[: self._filled].sum())
+
+    def _empty(self) -> PaneState:
+        grid = self.grid
+        comovement = grid.comovement()
+        return PaneState(
+            TDigests(grid.columns + grid.outputs, self.compression),
+            comovement,
+            BlockOverlap(comovement, self._blocks),
+            RowSample(self.sample_size, grid.columns, grid.outputs) if self.sample_size else None,
+        )
 
     @staticmethod
     def _reduce(state: PaneState, rows: _Waiting) -> None:
@@ -174,13 +190,15 @@ class PaneSketch:
 
     def state(self) -> PaneState:
         """Return the accumulators with the rows that wait reduced, in a copy where any do."""
-        if not self._filled or self._waiting is None:
-            return self._reduced
-        if self._settled is None:
-            settled = _copied(self._reduced)
+        if self._settled is None and self._filled:
+            settled = self._empty() if self._reduced is None else _copied(self._reduced)
             self._reduce(settled, self._waiting.part(0, self._filled))
             self._settled = settled
-        return self._settled
+        return self._settled or self._reduced or self._empty()
+
+    def rest(self) -> None:
+        """Take as little memory as the rows allow, until it is read or added to."""
+        self._settled = None
 
     @property
     def x_digests(self) -> TDigests:
@@ -300,14 +318,13 @@ class _Waiting(NamedTuple):
     times: npt.NDArray[np.int64]
 
     @classmethod
-    def empty(cls, columns: int, outputs: int) -> _Waiting:
-        n = REDUCED_ROWS
+    def empty(cls, rows: int, columns: int, outputs: int) -> _Waiting:
         return cls(
-            np.empty((n, columns)),
-            np.empty((n, outputs)),
-            np.empty(n),
-            np.empty(n, dtype=np.uint64),
-            np.empty(n, dtype=np.int64),
+            np.empty((rows, columns)),
+            np.empty((rows, outputs)),
+            np.empty(rows),
+            np.empty(rows, dtype=np.uint64),
+            np.empty(rows, dtype=np.int64),
         )
 
     def part(self, start: int, stop: int) -> _Waiting:

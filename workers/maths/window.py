@@ -260,8 +260,8 @@ class WindowState:
         found: dict[str, Floats] = {}
         for name, members in groups.items():
             parts, weights = [], []
-            for epoch, overlap in self.overlaps.items():
-                cells = self.epochs[epoch]
+            for epoch in sorted(self.overlaps):
+                overlap, cells = self.overlaps[epoch], self.epochs[epoch]
                 away = standardise(x_centre, cells.x_reference, cells.x_unit)[members]
                 if np.array_equal(overlap.blocks.get(name, ()), members) and (
                     np.nan_to_num(np.abs(away)).max() <= _NEAR

@@ -13,9 +13,9 @@ from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.maths.window import WindowState
 from attributary.workers.stream.drift import DriftBook
 from attributary.workers.stream.epoch import Epoch, propose_next
+from attributary.workers.stream.held import window_of
 from attributary.workers.stream.layout import Layout
 from attributary.workers.stream.options import IngestOptions
-from attributary.workers.stream.views import window_of
 
 
 class Accumulators:

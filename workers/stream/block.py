@@ -192,6 +192,12 @@ class Block:
             else:
                 self.refuse(name, part)
 
+    def forget(self, name: str) -> None:
+        """Drop a model that has no row here any more."""
+        model = self.models.get(name)
+        if model is not None and not (model.staged or model.panes or model.rejected):
+            del self.models[name]
+
     def refuse(self, name: str, refused: Refusal) -> None:
         """Count rejected rows, and keep one dead letter for their record."""
         rejected = self._model(name).rejected
@@ -230,9 +236,11 @@ class Block:
             thinned=state.thinned,
         )
         yield header, state.sketch.to_bytes()
+        state.sketch.rest()
         if state.twin is not None and counting.calibration is not None:
             light = {"fraction": counting.calibration, "thinned": state.rows - state.light}
             yield msgspec.structs.replace(header, twin=True, **light), state.twin.to_bytes()
+            state.twin.rest()
 
     def manifest(self, partitions: int, acknowledged: int, end_offset: int) -> Manifest:
         """Return what the block's rows became so far."""

@@ -24,6 +24,7 @@ class ControlCatalogue:
         self._epochs: dict[str, dict[int, Epoch]] = {}
         # What ``epoch`` returns, until a card or grid comes: a wide card takes milliseconds to compare.
         self._current: dict[str, Epoch | None] = {}
+        self._unregistered: int | None = None
 
     def add_card(self, key: bytes | None, value: bytes | None, offset: int | None = None) -> None:
         """Take a record of the models topic; a null value withdraws the card of its key.
@@ -79,6 +80,14 @@ class ControlCatalogue:
     def _changed(self) -> None:
         self.version += 1
         self._current.clear()
+        self._unregistered = None
+
+    @property
+    def unregistered(self) -> int:
+        """Models that have a grid and no card: those that rows alone have made known."""
+        if self._unregistered is None:
+            self._unregistered = len(self._epochs.keys() - self._cards.keys())
+        return self._unregistered
 
     @property
     def models(self) -> set[str]:

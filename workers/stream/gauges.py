@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from prometheus_client import Gauge
@@ -25,12 +26,14 @@ class Family:
     def __init__(self, *gauges: Gauge) -> None:
         self._gauges = gauges
         self._names: dict[Labels, set[str]] = {}
+        self._groups: Counter[str] = Counter()
 
     def set(self, group: Labels, rows: Mapping[str, Values]) -> None:
         """Show these names of a group, each with a value per gauge; None has no series."""
         for name in self._names.get(group, set()) - set(rows):
             for gauge in self._gauges:
                 remove(gauge, (*group, name))
+        self._add(group)
         self._names[group] = set(rows)
         for name, values in rows.items():
             for gauge, value in zip(self._gauges, values, strict=True):
@@ -38,15 +41,20 @@ class Family:
 
     def share(self, group: Labels, budget: int, most: int) -> int:
         """Return how many names this group may show: its model's budget is split among its groups."""
-        self._names.setdefault(group, set())
-        groups = sum(other[0] == group[0] for other in self._names)
-        return min(most, max(budget // (groups * len(self._gauges)), 1))
+        self._add(group)
+        return min(most, max(budget // (self._groups[group[0]] * len(self._gauges)), 1))
+
+    def _add(self, group: Labels) -> None:
+        if group not in self._names:
+            self._names[group] = set()
+            self._groups[group[0]] += 1
 
     def clear(self) -> None:
         """Remove every series."""
         for gauge in self._gauges:
             gauge.clear()
         self._names.clear()
+        self._groups.clear()
 
 
 class ModelGauges:

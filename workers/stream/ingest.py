@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from attributary.schemas.card import ModelCard
+from attributary.schemas.errors import Reason
 from attributary.schemas.grid import GridRecord
 from attributary.schemas.manifest import Manifest
 from attributary.schemas.row_shape import RowShapes
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.stream.accumulators import SKETCHES, Accumulators
-from attributary.workers.stream.block import Block, PaneState, Rejection, staged_of
+from attributary.workers.stream.block import UNKNOWN_MODEL, Block, PaneState, Rejection, staged_of
 from attributary.workers.stream.decode import Record, Staged
-from attributary.workers.stream.encode import Refusal
+from attributary.workers.stream.encode import Refusal, refuse_all
 from attributary.workers.stream.epoch import Epoch, propose_first
 from attributary.workers.stream.lightweight import FULL, Counting, counting
 from attributary.workers.stream.options import IngestOptions
+from attributary.workers.stream.renewals import Renewals
 
 
 class Catalogue(Protocol):
@@ -32,6 +34,10 @@ class Catalogue(Protocol):
     @property
     def cards_read(self) -> int:
         """How far the models topic has been read."""
+
+    @property
+    def unregistered(self) -> int:
+        """Models that have a grid and no card."""
 
     def card(self, model: str) -> ModelCard | None:
         """Return the model's card, or None."""
@@ -100,7 +106,7 @@ class PartitionIngest:
         self._blocks: deque[Block] = deque()
         self._shapes = RowShapes()
         self._waiting_since: dict[str, float] = {}
-        self._renewals: list[GridRecord] = []
+        self._renewals = Renewals(accumulators, options)
 
     def add(
         self, records: Sequence[Record], now: float, log_start: int = 0, *, end_offset: int = 0
@@ -158,12 +164,20 @@ class PartitionIngest:
 
     def proposals(self, now: float) -> list[GridRecord]:
         """Return grids to propose: for models that wait, and for data that left its grid."""
-        proposed, self._renewals = self._renewals, []
+        proposed = self._renewals.take()
+        room = self._options.max_models - self._catalogue.unregistered
         for name, since in list(self._waiting_since.items()):
             if self._catalogue.epoch(name) is not None:
                 continue  # known since the last count: a second one would start a new layout
             staged = staged_of(self._blocks, name)
             card = self._catalogue.card(name)
+            if card is None and self._catalogue.next_epoch(name) == 0:
+                room -= (
+                    1  # whoever proposes first; what is on its way is counted again with each call
+                )
+                if room < 0:
+                    self._refuse_model(name, staged)
+                    continue
             enough = sum(entry.rows for entry in staged) >= self._options.grid_rows
             enough = enough or (card is not None and card.baseline is not None)
             if enough or now - since >= self._options.grid_wait_seconds:
@@ -175,11 +189,26 @@ class PartitionIngest:
         return proposed
 
     @property
+    def renewals_held_back(self) -> int:
+        """Blocks whose rows have left their grid and got no new one: the model has had many already."""
+        return self._renewals.held_back
+
+    @property
     def waiting_rows(self) -> int:
         """Rows held back until their model's grid is known."""
         return sum(
             entry.rows for name in self._waiting_since for entry in staged_of(self._blocks, name)
         )
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the messages that hold them."""
+        waiting = {
+            entry.record.offset: len(entry.record.value or b"")
+            for name in self._waiting_since
+            for entry in staged_of(self._blocks, name)
+        }
+        return sum(waiting.values())
 
     def flush(self, end_offset: int) -> Flush:
         """Return all that is not acknowledged yet; pass it to ``acknowledged`` once it is."""
@@ -297,15 +326,26 @@ class PartitionIngest:
             return found.model_copy(update={"cards": self._catalogue.cards_read})
         return found
 
-    def _refuse_waiting(self, name: str, refused: list[Refusal]) -> None:
-        """Refuse the first rows that wait: those of these records."""
+    def _refuse_model(self, name: str, staged: list[Staged]) -> None:
+        """Refuse all rows of a model that is one too many; it leaves no trace, names can be endless."""
+        text = (
+            f"{self._options.max_models} models without a card are counted already "
+            "(ingest.max_models): register this one, or raise the limit"
+        )
+        refused = list(refuse_all(staged, Reason.TOO_MANY_MODELS, text))
+        self._refuse_waiting(name, refused, UNKNOWN_MODEL)
+        for block in self._blocks:
+            block.forget(name)
+
+    def _refuse_waiting(self, name: str, refused: list[Refusal], booked: str | None = None) -> None:
+        """Refuse the first rows that wait: those of these records, ``booked`` under another name."""
         offsets = {refusal.record.offset for refusal in refused}
         for block in self._blocks:
             if (model := block.models.get(name)) is not None:
                 model.staged = [e for e in model.staged if e.record.offset not in offsets]
             for refusal in refused:
                 if block.first <= refusal.record.offset < block.upto:
-                    block.refuse(name, refusal)
+                    block.refuse(name if booked is None else booked, refusal)
         if not staged_of(self._blocks, name):
             del self._waiting_since[name]
 
@@ -315,10 +355,9 @@ class PartitionIngest:
             epoch = model.epoch
             if epoch is None or epoch is not self._catalogue.epoch(name):
                 continue
-            panes = [model.panes[pane].sketch for pane in sorted(model.panes)]
-            record = self._accumulators.renewal(epoch, panes, self._options)
-            if record is not None:
-                self._renewals.append(record)
+            panes = [model.panes[pane] for pane in sorted(model.panes)]
+            rows = sum(pane.rows for pane in panes)
+            self._renewals.add(epoch, [pane.sketch for pane in panes], rows)
 
 
 def _first(staged: list[Staged], rows: int) -> list[Staged]:

@@ -19,6 +19,7 @@ from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.decode import record_of
 from attributary.workers.stream.group_service import GroupService
 from attributary.workers.stream.ingest import Flush, PartitionIngest
+from attributary.workers.stream.label_limit import LabelLimit
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import IngestOptions
 from attributary.workers.stream.outgoing import Outgoing, flush_records
@@ -29,6 +30,7 @@ _POLL_MS = 200
 _POLL_RECORDS = 4000
 # Rows held back for a grid before polling pauses; only a broken grids topic gets that far.
 _MOST_WAITING = 200_000
+_MOST_WAITING_BYTES = 256 * 2**20
 
 
 class IngestService(GroupService):
@@ -52,6 +54,7 @@ class IngestService(GroupService):
         self._sketch_partitions = self._row_partitions = 1
         self._catalogue_version = -1
         self._proposed_at: dict[tuple[str, int], float] = {}
+        self._labels = LabelLimit(2 * options.max_models)
         self._committed: dict[TopicPartition, int] = {}
 
     async def take_over(self, partitions: list[TopicPartition]) -> None:
@@ -97,7 +100,7 @@ class IngestService(GroupService):
     async def _read(self) -> None:
         flushed = time.monotonic()
         while not self.should_stop:
-            if sum(core.waiting_rows for core in self._cores.values()) < _MOST_WAITING:
+            if self._has_room():
                 await self._poll()
             else:
                 await asyncio.sleep(_POLL_MS / 1000)
@@ -106,6 +109,12 @@ class IngestService(GroupService):
                 await self._skip_holes()
                 await self._flush_until_acknowledged()
                 flushed = time.monotonic()
+
+    def _has_room(self) -> bool:
+        """Say whether more rows may be read: those that wait for a grid are held whole."""
+        cores = self._cores.values()
+        rows = sum(core.waiting_rows for core in cores)
+        return rows < _MOST_WAITING and sum(c.waiting_bytes for c in cores) < _MOST_WAITING_BYTES
 
     async def _poll(self) -> None:
         batches = await self.consumer.getmany(timeout_ms=_POLL_MS, max_records=_POLL_RECORDS)
@@ -193,11 +202,13 @@ class IngestService(GroupService):
             self._catalogue_version = self._catalogue.version
             for core in self._cores.values():
                 core.count(now)
+        wait = self._options.grid_wait_seconds
+        self._proposed_at = {n: at for n, at in self._proposed_at.items() if now - at < wait}
         proposals: list[Outgoing] = []
         for core in self._cores.values():
             for grid in core.proposals(now):
                 named = (grid.model, grid.epoch)
-                if now - self._proposed_at.get(named, -1e9) < self._options.grid_wait_seconds:
+                if named in self._proposed_at:
                     continue
                 self._proposed_at[named] = now
                 # A key of its own: compaction keeps the last record of a key, and the first must hold.
@@ -245,6 +256,8 @@ class IngestService(GroupService):
                 self._committed.update(commits)
             except CommitFailedError as error:
                 _log.info("not committed, the partitions have moved: %s", error)
+        held_back = sum(core.renewals_held_back for core in self._cores.values())
+        self._metrics.renewals_held_back.set(held_back)
         self._metrics.flush_seconds.observe(time.monotonic() - started)
 
     def _end(self, partition: TopicPartition, told: int) -> int:
@@ -257,9 +270,9 @@ class IngestService(GroupService):
         self._metrics.sketches_sent.inc(len(flush.sketches))
         self._metrics.sketch_bytes.inc(sum(len(body) for _, body in flush.sketches))
         for model, rows in flush.accepted.items():
-            self._metrics.rows_accepted.labels(model).inc(rows)
+            self._metrics.rows_accepted.labels(self._labels.of(model)).inc(rows)
         for model, rows in flush.thinned.items():
-            self._metrics.rows_thinned.labels(model).inc(rows)
+            self._metrics.rows_thinned.labels(self._labels.of(model)).inc(rows)
         for rejection in flush.rejections:
-            labels = (rejection.model, rejection.letter.reason)
+            labels = (self._labels.of(rejection.model), rejection.letter.reason)
             self._metrics.rows_rejected.labels(*labels).inc(rejection.rows)

@@ -14,7 +14,7 @@ from zlib import crc32
 from attributary.schemas.attribution import Accounting, WindowAttribution, WindowDrift
 from attributary.schemas.card import ModelCard
 from attributary.schemas.errors import RejectedError
-from attributary.schemas.manifest import Manifest
+from attributary.schemas.manifest import Manifest, ModelCount
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.window import WindowState
 from attributary.workers.maths.wire import IncompatibleStateError
@@ -22,6 +22,7 @@ from attributary.workers.stream.accumulators import SKETCHES, Accumulators
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.drift import DriftBook
 from attributary.workers.stream.epoch import Epoch
+from attributary.workers.stream.held import SourceKey
 from attributary.workers.stream.ledger import SourceLedger
 from attributary.workers.stream.light_agreement import light_agreement
 from attributary.workers.stream.lightweight import Tally
@@ -40,7 +41,11 @@ from attributary.workers.stream.snapshot_state import (
     part_name,
 )
 from attributary.workers.stream.training import TrainingSamples
-from attributary.workers.stream.views import SourceKey
+
+# Sketches whose grid is not known: a grid is sent before the first of them, so few wait, and not for long.
+_MOST_UNKNOWN_BYTES = 256 * 2**20
+# Names that books are kept of, for each model: of rows that were rejected, say, and never had a model.
+_NAMES_PER_MODEL = 2
 
 
 class Draft(NamedTuple):
@@ -91,9 +96,15 @@ class MergePartition:
         self._superseded: Counter[str] = Counter()
         #: Models beyond the limit, whose sketches are left out.
         self._refused: set[str] = set()
+        #: Windows settled early so far, of merges that newer layouts have replaced.
+        self._settled_early = 0
+        self._told: set[str] = set()
+        self._unknown_bytes = 0
         #: Layouts begun, in all: a model's newer merge has other versions.
         self._begun = 0
         self._layouts: dict[str, int] = {}
+        #: Open windows by model.
+        self._windows: Counter[str] = Counter()
         self._ages_at: dict[str, int | None] = {}
         self._clock = 0
         #: What was wrong with sketches that could not be used, and which models were refused, to be told.
@@ -105,13 +116,14 @@ class MergePartition:
         self._clock = max(self._clock, clock)
         waiting = Waiting(header, body, offset, clock)
         if not self._take(waiting):
-            self._unknown.append(waiting)
+            self._wait(waiting)
 
     def add_manifest(self, manifest: Manifest, clock: int) -> None:
         """Take a manifest, and merge the blocks that it completes."""
         self._clock = max(self._clock, clock)
         source = (manifest.topic, manifest.partition)
         ledger = self._sources.setdefault(source, SourceLedger())
+        manifest = self._booked(manifest)
         for name in manifest.models:
             self._began.setdefault(name, clock)
         self._partitions[manifest.topic] = manifest.partitions
@@ -155,22 +167,38 @@ class MergePartition:
 
     def publish(self, now: int) -> Iterator[WindowAttribution | WindowDrift]:
         """Yield what has changed since it was yielded last; ``now`` (ms) is only written down."""
-        waiting, self._unknown = self._unknown, []
-        self._unknown = [entry for entry in waiting if not self._take(entry)]
+        for messages in self.publish_in_parts(now):
+            yield from messages
+
+    def publish_in_parts(self, now: int) -> Iterator[list[WindowAttribution | WindowDrift]]:
+        """Yield the same a window at a time, and now and then nothing: each part takes little time."""
+        waiting, self._unknown, self._unknown_bytes = self._unknown, [], 0
+        for entry in waiting:
+            if not self._take(entry):
+                self._wait(entry)
         for source, ledger in self._sources.items():
             self._close_blocks(source, ledger)
+            yield []
         for name in sorted(self._models):
             merge = self._models[name]
             merge.advance(self._watermark(name))
             for due in merge.due(self._books(name)):
-                yield from self._messages(name, merge, due, now)
+                yield list(self._messages(name, merge, due, now))
+            merge.rest()
+            yield []
+        self._count_windows()
 
     def publish_settled(self, now: int) -> Iterator[WindowAttribution | WindowDrift]:
         """Yield the windows that no row can change any more: all that may be said while catching up."""
+        for messages in self.publish_settled_in_parts(now):
+            yield from messages
+
+    def publish_settled_in_parts(self, now: int) -> Iterator[list[WindowAttribution | WindowDrift]]:
+        """Yield the same a window at a time."""
         for name in sorted(self._models):
             merge = self._models[name]
             for due in merge.settled():
-                yield from self._messages(name, merge, due, now)
+                yield list(self._messages(name, merge, due, now))
 
     @property
     def settled_windows(self) -> int:
@@ -239,8 +267,13 @@ class MergePartition:
 
     @property
     def refused(self) -> int:
-        """Models whose sketches are left out, because there are too many."""
+        """Models whose sketches are left out, because there are too many; at most as many are told apart."""
         return len(self._refused)
+
+    @property
+    def settled_early(self) -> int:
+        """Windows settled before their time, because too many were open."""
+        return self._settled_early + sum(merge.settled_early for merge in self._models.values())
 
     def _take(self, waiting: Waiting) -> bool:
         header, body, offset, clock = waiting
@@ -263,7 +296,76 @@ class MergePartition:
                 merge.add_outdated(header)
         elif not merge.add(merge.held(header, body, self._read_of(header), offset, clock)):
             self._superseded[header.model] += 1
+        else:
+            self._limit_windows(header.model, merge)
         return True
+
+    def _wait(self, waiting: Waiting) -> None:
+        """Keep a sketch until its grid is known; the oldest is left out where there is no room."""
+        self._unknown.append(waiting)
+        self._unknown_bytes += len(waiting.body)
+        while self._unknown_bytes > _MOST_UNKNOWN_BYTES and len(self._unknown) > 1:
+            oldest = self._unknown.pop(0)
+            self._unknown_bytes -= len(oldest.body)
+            header = oldest.header
+            self.troubles.append(
+                f"the sketch of {header.model!r}, {header.topic}/{header.partition}, block "
+                f"{header.block}, is left out: epoch {header.epoch} is not in the grids topic, and "
+                f"{_MOST_UNKNOWN_BYTES >> 20} MiB of such sketches wait"
+            )
+
+    def _limit_windows(self, name: str, merge: ModelMerge) -> None:
+        """Settle the oldest windows where rows of scattered event times have opened too many."""
+        most, in_all = self._options.max_windows, self._options.max_windows_in_all
+        if (mine := merge.open_windows) == self._windows.get(name, 0):
+            return
+        self._windows[name] = mine
+        if mine > most:
+            self._settle_early(name, most, mine - most)
+        if self._windows.total() <= in_all:
+            return
+        self._count_windows()
+        while (excess := self._windows.total() - in_all) > 0:
+            widest = max(self._windows, key=lambda each: (self._windows[each], each))
+            # A tenth of them at least, so that this is not asked for every sketch.
+            self._settle_early(widest, in_all, max(excess, self._windows[widest] // 10))
+
+    def _count_windows(self) -> None:
+        for name, merge in self._models.items():
+            self._windows[name] = merge.open_windows
+
+    def _settle_early(self, name: str, most: int, windows: int) -> None:
+        merge = self._models[name]
+        merge.settle_early(windows)
+        self._windows[name] = merge.open_windows
+        if name not in self._told:
+            self._told.add(name)
+            self.refusals.append(
+                f"rows of {name!r} lie in so many windows that more than {most} are open "
+                "(merge.max_windows, merge.max_windows_in_all): the oldest are published before their "
+                "time, and rows that still come for them count as late"
+            )
+
+    def _booked(self, manifest: Manifest) -> Manifest:
+        """Return the manifest without models that this merge keeps no books of; names can be endless.
+
+        Others' sketches come to other partitions. Models that have had no row yet are remembered as far as
+        there is room.
+        """
+        models = {
+            name: count for name, count in manifest.models.items() if self._books_of(name, count)
+        }
+        if len(models) == len(manifest.models):
+            return manifest
+        return manifest.model_copy(update={"models": models})
+
+    def _books_of(self, name: str, count: ModelCount) -> bool:
+        if name in self._models:
+            return True
+        if not self._owns(name) or len(self._models) >= self._options.max_models:
+            return False
+        room = len(self._began) < _NAMES_PER_MODEL * self._options.max_models
+        return bool(count.accepted) or name in self._began or room
 
     def _state(self) -> PartitionState:
         return PartitionState(
@@ -325,19 +427,23 @@ class MergePartition:
         resume.expect(merge, state.open, state.pieces)
 
     def _wait_again(self, header: SketchHeader, body: bytes, offset: int, clock: int) -> None:
-        self._unknown.append(Waiting(header, body, offset, clock))
+        self._wait(Waiting(header, body, offset, clock))
 
     def _refuses(self, model: str) -> bool:
         """Say whether the model is one too many; once it is, it stays so."""
         if model in self._models:
             return False
-        if len(self._models) >= self._options.max_models and model not in self._refused:
+        most = self._options.max_models
+        if len(self._models) < most and model not in self._refused:
+            return False
+        if not self._refused:
             self.refusals.append(
-                f"model {model!r} is one too many: a merge of {self._options.max_models} models "
-                "(merge.max_models) leaves its sketches out"
+                f"model {model!r} is one too many: a merge of {most} models (merge.max_models) leaves its "
+                "sketches out, and those of any other that is new"
             )
+        if len(self._refused) < most:
             self._refused.add(model)
-        return model in self._refused
+        return True
 
     def _read_of(self, header: SketchHeader) -> Callable[[bytes], WindowState]:
         """Return what reads the sketch's body, with an error where it is not what the header says."""
@@ -367,6 +473,7 @@ class MergePartition:
         merge = self._merge(card, epoch)
         if older is not None:
             merge.replace(older)
+            self._settled_early += older.settled_early
         self._cards[model] = card
         self._drift[model] = self._accumulators.drift(epoch.layout)
         self._models[model] = merge
@@ -403,9 +510,7 @@ class MergePartition:
             waits = in_log and (*source, manifest.block) in grids_awaited
             ledger.waits = ledger.waits or waits
             lost = in_log and not waits
-            mine = [
-                name for name in manifest.models if self._owns(name) and name not in self._refused
-            ]
+            mine = [name for name in manifest.models if self._merges(name)]
             held = {name for name in mine if self._holds(source, manifest, name)}
             for name in mine:
                 count = manifest.models[name]
@@ -428,6 +533,13 @@ class MergePartition:
                 ledger.hold(manifest)
             else:
                 ledger.release(manifest.block)
+
+    def _merges(self, name: str) -> bool:
+        """Say whether the sketches of a model are merged here."""
+        if name in self._models:
+            return True
+        full = len(self._models) >= self._options.max_models
+        return self._owns(name) and not full and name not in self._refused
 
     def _readable(self, source: SourceKey, block: int, models: set[str]) -> bool:
         """Say whether the block's sketches can be used; those that cannot are dropped, of all models."""

@@ -30,6 +30,7 @@ from attributary.workers.stream.options import MergeOptions
 from attributary.workers.stream.outgoing import Outgoing, result_record, sketch_partition
 from attributary.workers.stream.resume import Resume
 from attributary.workers.stream.snapshot_store import SnapshotStore
+from attributary.workers.stream.turn import Turn
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class MergeService(GroupService):
         self._snapshot_due = time.monotonic() + options.snapshot_seconds
         self._saving: asyncio.Future[None] | None = None
         self._unsent: list[Outgoing] = []
+        self._turn = Turn()
 
     async def take_over(self, partitions: list[TopicPartition]) -> None:
         """Go on from the newest snapshots, or read the partitions from their beginning."""
@@ -150,13 +152,15 @@ class MergeService(GroupService):
 
     async def _poll(self, timeout_ms: int) -> None:
         batches = await self.consumer.getmany(timeout_ms=timeout_ms, max_records=_POLL_RECORDS)
-        # Nothing below waits: a rebalance cannot come between the poll and the cores.
-        for partition, records in batches.items():
-            owned = self._owned.get(partition)
-            if owned is not None:
-                self._take(partition, owned, records)
+        polled_for = {partition: self._owned.get(partition) for partition in batches}
+        async with self.lock:
+            for partition, records in batches.items():
+                owned = self._owned.get(partition)
+                # After a rebalance meanwhile the records are read again, by whoever owns them now.
+                if owned is not None and owned is polled_for[partition]:
+                    await self._take(partition, owned, records)
 
-    def _take(
+    async def _take(
         self, partition: TopicPartition, owned: _Owned, records: Iterable[ConsumerRecord]
     ) -> None:
         for record in records:
@@ -169,6 +173,7 @@ class MergeService(GroupService):
                 self._inherit(owned, record.offset)
                 self._add(owned.core, record)
             owned.position = record.offset + 1
+            await self._turn.give()
 
     def _look(self, resume: Resume, record: ConsumerRecord) -> None:
         if record.value is None or (record.key or b"").startswith(MANIFEST_KEY):
@@ -251,11 +256,14 @@ class MergeService(GroupService):
             core = owned.core
             ready = owned.catch_up is None and owned.resume is None
             if ready or (not leaving and await self._caught_up(partition, owned)):
-                messages = list(core.publish(now))
+                parts = core.publish_in_parts(now)
             else:
-                messages = list(core.publish_settled(now))
-            self._unsent += [result_record(message, self._topics) for message in messages]
-            self._export(core, messages)
+                parts = core.publish_settled_in_parts(now)
+            for messages in parts:
+                self._unsent += [result_record(message, self._topics) for message in messages]
+                self._show(messages)
+                await self._turn.give()
+            self._export(core)
         try:
             await self.producer.send(self._unsent)
             self._unsent = []
@@ -311,13 +319,12 @@ class MergeService(GroupService):
             await asyncio.wait({self._saving})
         await self._save(partitions)
 
-    def _export(
-        self, core: MergePartition, messages: list[WindowAttribution | WindowDrift]
-    ) -> None:
+    def _export(self, core: MergePartition) -> None:
         metrics = self._metrics
         cores = [owned.core for owned in self._owned.values()]
         metrics.sketches_superseded.set(sum(each.superseded for each in cores))
         metrics.models_refused.set(sum(each.refused for each in cores))
+        metrics.settled_early.set(sum(each.settled_early for each in cores))
         metrics.sketches_unusable.inc(len(core.troubles))
         for text in [*core.troubles, *core.refusals]:
             _log.error("%s", text)
@@ -327,9 +334,11 @@ class MergeService(GroupService):
             metrics.gaps.labels(topic, partition).set(offsets)
         for model, watermark in core.watermarks().items():
             metrics.watermark.labels(model).set(watermark / 1000)
+
+    def _show(self, messages: list[WindowAttribution | WindowDrift]) -> None:
         for message in messages:
             if isinstance(message, WindowAttribution):
-                metrics.windows_published.labels(message.model).inc()
+                self._metrics.windows_published.labels(message.model).inc()
                 self._gauges.attributions(message)
             else:
                 self._gauges.drift(message)

@@ -24,10 +24,12 @@ class StreamMetrics:
     lag: Gauge
     lost: Counter
     sketched: Gauge
+    renewals_held_back: Gauge
     sketches_received: Counter
     sketches_superseded: Gauge
     sketches_unusable: Counter
     models_refused: Gauge
+    settled_early: Gauge
     gaps: Gauge
     watermark: Gauge
     windows_published: Counter
@@ -113,6 +115,10 @@ class StreamMetrics:
                 "topic",
                 "partition",
             ),
+            renewals_held_back=gauge(
+                "grid_renewals_held_back",
+                "Blocks whose rows had left a grid that was not renewed again, since assigned.",
+            ),
             sketches_received=counter("sketches_received_total", "Pane sketches received."),
             sketches_superseded=gauge(
                 "sketches_superseded", "Sketches received again with nothing new, since assigned."
@@ -122,6 +128,10 @@ class StreamMetrics:
             ),
             models_refused=gauge(
                 "models_refused", "Models beyond merge.max_models, whose sketches are left out."
+            ),
+            settled_early=gauge(
+                "windows_settled_early",
+                "Windows published before their time because too many were open, since assigned.",
             ),
             gaps=gauge("gap_offsets", "Offsets that no manifest covers.", "topic", "partition"),
             watermark=gauge("watermark_seconds", "Event-time watermark.", "model"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -16,8 +17,10 @@ from attributary.workers.maths.spans import Hopping, Span
 from attributary.workers.maths.window import WindowState
 from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.epoch import Epoch, pane_ms
+from attributary.workers.stream.held import Held, SourceKey, UnreadableSketchError
 from attributary.workers.stream.lightweight import Tally
 from attributary.workers.stream.open_sketches import OpenSketches
+from attributary.workers.stream.share import Share
 from attributary.workers.stream.snapshot_state import (
     ModelShares,
     ModelState,
@@ -30,16 +33,9 @@ from attributary.workers.stream.snapshot_state import (
     ViewState,
     encode_state,
 )
-from attributary.workers.stream.views import (
-    Compared,
-    Held,
-    Pair,
-    Share,
-    SourceKey,
-    UnreadableSketchError,
-    View,
-    WindowedView,
-)
+from attributary.workers.stream.views import Compared, Pair, View, WindowedView
+
+Item = TypeVar("Item", Held, Pair)
 
 # What has waited this much longer than usual in the log is held by the snapshot itself, which else points
 # there: the last windows of a model that has stopped stay open, and retention takes their sketches.
@@ -76,6 +72,18 @@ class ModelDraft:
     ages_at: int | None
 
 
+@dataclass(frozen=True)
+class _Settled:
+    """A window that takes no more rows, not evaluated yet: many may settle at once."""
+
+    spec: int
+    window: Window
+    view: View
+    tally: Tally
+    open: dict[SourceKey, list[Held]]
+    pairs: dict[SourceKey, list[Pair]]
+
+
 class ModelMerge:
     """The views of one model on one layout; a new layout starts them afresh.
 
@@ -100,6 +108,8 @@ class ModelMerge:
         #: Whether a snapshot is still the newest: changes, and sketches closed by source, so far.
         self.changes = 0
         self.closings: Counter[SourceKey] = Counter()
+        #: Windows that were settled before their time, because too many were open.
+        self.settled_early = 0
         self._report = report
         self._pane_ms = epoch.record.pane_ms
         self._open = OpenSketches()
@@ -110,16 +120,17 @@ class ModelMerge:
         self._paired: set[tuple[SourceKey, int, int]] = set()
         #: Sketches of closed blocks in open windows, in the order that they were folded in.
         self._pieces: dict[SourceKey, list[Piece]] = {}
-        self._settled: deque[Due] = deque()
+        self._settled: deque[_Settled] = deque()
         self._specs = card.windows
         self._windowed: dict[int, WindowedView] = {}
         self._endless: dict[int, View] = {}
         lateness = round(card.allowed_lateness_seconds * 1000)
         for index, spec in enumerate(card.windows):
             if isinstance(spec, Lifetime):
-                self._endless[index] = View()
+                self._endless[index] = View(load=load)
             elif isinstance(spec, Decayed):
-                self._endless[index] = View(round(spec.half_life_seconds * 1000))
+                half_life = round(spec.half_life_seconds * 1000)
+                self._endless[index] = View(half_life, load)
             elif pane_ms(card) == self._pane_ms:
                 # Else the card has changed, and its next layout, on other panes, is on the way.
                 width = round(spec.seconds * 1000)
@@ -161,7 +172,8 @@ class ModelMerge:
             return False
         self.changes += 1
         for windowed, span in live:
-            windowed.views.setdefault(span, View())
+            if span not in windowed.views:
+                windowed.views[span] = View(load=self._load)
         known = self.oldest
         self.oldest = header.pane if known is None else min(known, header.pane)
         return True
@@ -286,9 +298,7 @@ class ModelMerge:
         settled = False
         for index, windowed in self._windowed.items():
             for span in windowed.settled(watermark):
-                due = self._due(index, windowed.views[span], span)
-                if due is not None:
-                    self._settled.append(due)
+                self._settle(index, windowed.views[span], span)
                 windowed.drop(span)
                 settled = True
         if settled:
@@ -300,12 +310,39 @@ class ModelMerge:
     def settled(self) -> Iterator[Due]:
         """Yield the settled windows that are not published as they are, once."""
         while self._settled:
-            yield self._settled.popleft()
+            due = self._evaluated(self._settled.popleft())
+            if due is not None:
+                yield due
 
     @property
     def settled_windows(self) -> int:
         """How many settled windows wait to be published."""
         return len(self._settled)
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows can still change."""
+        return sum(len(windowed.views) for windowed in self._windowed.values())
+
+    def settle_early(self, windows: int) -> None:
+        """Settle so many windows, the oldest, before their time; rows that still come for them are late."""
+        ends = sorted(
+            span.end + windowed.lateness
+            for windowed in self._windowed.values()
+            for span in windowed.views
+        )
+        if ends and windows > 0:
+            before = self.open_windows
+            self.advance(ends[min(windows, len(ends)) - 1])
+            self.settled_early += before - self.open_windows
+
+    def rest(self) -> None:
+        """Note that a round of publishing is over; what nothing touches for a while takes little memory."""
+        for view in self._endless.values():
+            view.rest()
+        for windowed in self._windowed.values():
+            for view in windowed.views.values():
+                view.rest()
 
     def due(self, books: tuple[int, ...] = ()) -> Iterator[Due]:
         """Yield what has changed since it was published.
@@ -414,7 +451,7 @@ class ModelMerge:
                 if each.spec not in self._windowed:
                     raise IncompatibleStateError(f"view {each.spec} is not one of windows")
                 windowed, span = self._windowed[each.spec], Span(*each.span)
-                view = windowed.views[span] = View()
+                view = windowed.views[span] = View(load=self._load)
                 if each.whole:
                     windowed.whole.add(span)
             view.published = None if each.published is None else tuple(each.published)
@@ -444,7 +481,7 @@ class ModelMerge:
         view.closed = Tally.of(rows)
         for share in shares:
             window = self._load(share.window)
-            view.restore(share.source, Share.of(view.half_life, window, share.as_of))
+            view.restore(share.source, Share.of(view.half_life, window, share.as_of, self._load))
 
     def _windows_json(self) -> bytes:
         card = self.card
@@ -467,6 +504,28 @@ class ModelMerge:
         (self._twins if error.held.header.twin else self._open).drop(error.held)
         self.changes += 1
         self._report(str(error))
+
+    def _settle(self, index: int, view: View, span: Span) -> None:
+        """Keep what a window holds now, until it is published."""
+        found = self._open.where(lambda held: span.holds(held.header.pane))
+        tally = view.tally(found)
+        if (tally.total, tally.rows_thinned) != view.published:
+            window = self._window(index, span)
+            self._settled.append(_Settled(index, window, view, tally, found, self._pairs(found)))
+
+    def _evaluated(self, settled: _Settled) -> Due | None:
+        view, found, pairs, tally = settled.view, settled.open, settled.pairs, settled.tally
+        while True:
+            try:
+                state, compared = view.state(found), view.compared(pairs)
+            except UnreadableSketchError as error:
+                self._drop(error)
+                found, pairs = _without(found, error.held), _without(pairs, error.held)
+                tally = view.tally(found)
+                continue
+            if state is None:
+                return None
+            return Due(settled.spec, settled.window, state, tally, final=True, compared=compared)
 
     def _due(
         self, index: int, view: View, span: Span | None, books: tuple[int, ...] = ()
@@ -546,6 +605,19 @@ class _ViewDraft:
 
 def _encoded(state: ModelState, views: list[_ViewDraft]) -> bytes:
     return encode_state(msgspec.structs.replace(state, views=[view.encodable() for view in views]))
+
+
+def _without(sketches: dict[SourceKey, list[Item]], held: Held) -> dict[SourceKey, list[Item]]:
+    """Return all but a sketch, or a pair with it; a source that has none left is not named."""
+    kept = {
+        source: [
+            item
+            for item in several
+            if all(each is not held for each in (item if isinstance(item, Pair) else (item,)))
+        ]
+        for source, several in sketches.items()
+    }
+    return {source: several for source, several in kept.items() if several}
 
 
 def _same_rows(full: Held, light: Held) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from attributary.workers.stream.held import Held, SourceKey
 from attributary.workers.stream.lightweight import Variants
-from attributary.workers.stream.views import Held, SourceKey
 
 
 class _Block:

@@ -98,6 +98,13 @@ class MergeOptions(GroupOptions):
     max_models: Count = Field(
         default=1000, description="Models of one partition of sketches; more are left out."
     )
+    max_windows: Count = Field(
+        default=2000,
+        description="Windows of one model that can still change; of more, the oldest are settled early.",
+    )
+    max_windows_in_all: Count = Field(
+        default=20_000, description="The same for all models of one partition of sketches."
+    )
     exported_features: Count = Field(
         default=50, description="Features per output and window that Prometheus sees; the top ones."
     )

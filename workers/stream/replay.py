@@ -71,6 +71,7 @@ class LiveBlocks:
         self.epoch = catalogue.epoch
         self.next_epoch = catalogue.next_epoch
         self.cards_read = catalogue.cards_read
+        self.unregistered = catalogue.unregistered
 
     def epoch_in(self, model: str, partition: int, block: int) -> Epoch | None:
         """Return the epoch of the block's manifest, else the newest."""

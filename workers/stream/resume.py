@@ -15,8 +15,8 @@ from zlib import crc32
 
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.window import WindowState
+from attributary.workers.stream.held import Held, SourceKey, UnreadableSketchError
 from attributary.workers.stream.snapshot_state import OpenState, Piece
-from attributary.workers.stream.views import Held, SourceKey, UnreadableSketchError
 
 _Place = tuple[str, str, int, int, int, float, bool]
 
