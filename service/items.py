@@ -13,6 +13,7 @@ from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.dead_letter import DeadLetter
 from attributary.schemas.errors import RejectedError
 from attributary.schemas.row import CONTENT_HEADER, MODEL_HEADER, decode_json_rows
+from attributary.schemas.unique_information import UniqueInformationRun
 from attributary.service.printable import printable, printable_bytes
 from attributary.service.result_tables import attribution_view, drift_view, moment
 
@@ -60,6 +61,25 @@ class ResultItem:
             else drift_view(message, self._top)
         )
         console.print(view)
+
+
+class RunItem:
+    """A scheduled run of ``mcir-m``."""
+
+    def __init__(self, run: UniqueInformationRun, top: int) -> None:
+        self.model = run.model
+        self._run = run
+        self._top = top
+
+    def as_json(self) -> str:
+        return self._run.to_bytes().decode()
+
+    def draw(self, console: Console) -> None:
+        from attributary.service.information_table import information_view
+
+        run = self._run
+        console.print(f"due {moment(run.tick)}, computed in {run.seconds:.2g} s", style="dim")
+        console.print(information_view(run.model, run.result, self._top))
 
 
 class DeadItem:

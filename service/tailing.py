@@ -6,12 +6,23 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 
-from attributary.schemas.errors import ConfigurationError
+from aiokafka import ConsumerRecord
+
+from attributary.schemas.errors import ConfigurationError, RejectedError
 from attributary.schemas.retry_marker import RetryMarker
-from attributary.service.items import DeadItem, Item, ResultItem, human_printer, row_items
+from attributary.schemas.unique_information import UniqueInformationRun, is_run
+from attributary.service.items import (
+    DeadItem,
+    Item,
+    ResultItem,
+    RowItem,
+    RunItem,
+    human_printer,
+    row_items,
+)
 from attributary.service.reach import require_broker
 from attributary.service.reader import Reader
 from attributary.service.settings import Settings
@@ -90,10 +101,10 @@ async def _items(
                 if wanted.window in (None, message.window.kind):
                     yield ResultItem(message, top)
         return
-    dead = wanted.kind == "dead-letters"
+    topic = {"dead-letters": topics.dead_letters, "rows": topics.rows}
     reader = Reader(
         settings.connection,
-        [topics.dead_letters if dead else topics.rows],
+        [topic.get(wanted.kind, topics.attributions)],
         from_beginning=from_beginning,
         follow=follow,
     )
@@ -101,10 +112,24 @@ async def _items(
     try:
         while (records := await reader.read()) is not None:
             for record in records:
-                if dead and RetryMarker.is_marker(record.headers):
-                    continue
-                for item in [DeadItem(record)] if dead else row_items(record):
+                for item in _items_of(record, wanted.kind, top):
                     if model in (None, item.model):
                         yield item
     finally:
         await reader.stop()
+
+
+def _items_of(
+    record: ConsumerRecord, kind: str, top: int
+) -> Iterable[DeadItem | RowItem | RunItem]:
+    if kind == "rows":
+        return row_items(record)
+    if kind == "dead-letters":
+        return [] if RetryMarker.is_marker(record.headers) else [DeadItem(record)]
+    if not is_run(record.headers):
+        return []
+    try:
+        return [RunItem(UniqueInformationRun.from_bytes(record.value), top)]
+    except RejectedError as error:
+        print(f"skipped offset {record.offset}: {error}", file=sys.stderr)
+        return []

@@ -23,6 +23,7 @@ _FEATURES = _ONE + ',feature=~"$feature"'
 _DRIFT = 'model="$model",window="$window",reference="$reference"'
 _OUTPUT_DRIFT = _DRIFT + ',output="$output"'
 _UNIQUE = 'attributary_unique_{}_ratio{{model="$model"}}'
+_UNIQUE_TOP = f"topk(10, {_UNIQUE.format('score')})"
 _MARGINAL = 'attributary_unique_marginal_nats{model="$model"}'
 
 
@@ -153,9 +154,15 @@ ATTRIBUTIONS = Dashboard(
             "feature and those like it say of the output that is its own, with the 95 % interval. Empty "
             "without a schedule.",
             (
-                Query(f"topk(10, {_UNIQUE.format('score')})", "{{feature}}"),
-                Query(f"{_UNIQUE.format('score_low')}", "{{feature}}, lower"),
-                Query(f"{_UNIQUE.format('score_high')}", "{{feature}}, upper"),
+                Query(_UNIQUE_TOP, "{{feature}}"),
+                Query(
+                    f"{_UNIQUE.format('score_low')} and on (feature) {_UNIQUE_TOP}",
+                    "{{feature}}, lower",
+                ),
+                Query(
+                    f"{_UNIQUE.format('score_high')} and on (feature) {_UNIQUE_TOP}",
+                    "{{feature}}, upper",
+                ),
             ),
             "percentunit",
             kind="bargauge",

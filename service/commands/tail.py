@@ -10,7 +10,7 @@ import click
 @click.option("--output", metavar="NAME", help="Of this output of the model only.")
 @click.option(
     "--kind",
-    type=click.Choice(["attributions", "drift", "dead-letters", "rows"]),
+    type=click.Choice(["attributions", "drift", "unique-information", "dead-letters", "rows"]),
     default="attributions",
     show_default=True,
     help="What to show.",
@@ -40,7 +40,7 @@ def tail(
     follow: bool,
     as_json: bool,
 ) -> None:
-    """Show attributions, drift, rejected messages or rows as they come.
+    """Show attributions, drift, scheduled runs of mcir-m, rejected messages or rows as they come.
 
     Of two messages for one model, output and window, the one that counts more rows replaces the other.
 

@@ -348,6 +348,18 @@ def test_the_next_owner_goes_on_from_the_log(monkeypatch: pytest.MonkeyPatch) ->
     assert not bench.scheduler.wanted
 
 
+def test_neighbourhoods_too_long_for_a_request_are_found_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(monkeypatch)
+    long = [scored(f"{k}" * 150, k, neighbourhood=["b" * 200] * 50) for k in range(1, 120)]
+    bench.answered(TICK, result(long))
+    bench.now = TICK + PERIOD
+    bench.windows.add(told(WINDOW[1], WINDOW[1] + 60_000))
+    (request,) = bench.turn(MINE)
+    assert (request.background, request.parameters) == (None, {"bootstraps": 9})
+
+
 # What Prometheus sees
 
 

@@ -46,7 +46,6 @@ from attributary.workers.explainers.resampling import bootstrap_counts, half
 
 NO_NEIGHBOURHOOD = "no neighbourhood"
 SMALL_DENOMINATOR = "small denominator"
-_HEAD = 8
 
 
 @dataclass(frozen=True)
@@ -110,6 +109,7 @@ def mcir(
     ridge: float = DEFAULT_RIDGE,
     bootstraps: int = 50,
     block_length: int = 1,
+    head: int = 8,
     rng: np.random.Generator | int | None = 0,
     linalg: Linalg | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -123,10 +123,11 @@ def mcir(
         one with the smallest standard error.
     bootstraps: resamples for Auto-Φ, intervals and stability; 0 for none of them.
     block_length: rows of a resampled block, for rows that depend on their predecessors.
+    head: leading features whose agreement between resamples is reported as stability.
     progress: told between steps how many of how many are done; what it raises ends the work.
     Raises ValueError for shapes, NaN, unknown names, and an estimator that does not fit the kinds.
     """
-    features, outputs, kinds = _checked(X, Q, kinds, estimator, bootstraps)
+    features, outputs, kinds = _checked(X, Q, kinds, estimator, bootstraps, head)
     n, d = features.shape
     generator = np.random.default_rng(rng)
     columns = Columns(features, outputs, kinds, ridge)
@@ -182,7 +183,7 @@ def mcir(
         interval, stderr = _percentiles(drawn[0])
         doubts: list[tuple[str, ...]] = [()] * d
         fixed: dict[str, tuple[Floats, Floats]] = {}
-        stability = _stability(drawn[0][:, ranked])
+        stability = _stability(drawn[0][:, ranked], head)
     else:
         halves = [half(n, generator, block_length) for _ in range(bootstraps)]
         table = _by_feature(
@@ -192,7 +193,7 @@ def mcir(
         interval = np.clip(score[:, None] + 1.96 * stderr[:, None] * np.array([-1, 1]), 0, 1)
         used, doubts, fixed = table.used, table.flags, table.fixed
         stderr = np.where(np.isfinite(stderr), stderr, np.nan)
-        stability = _stability(table.drawn[:, ranked])
+        stability = _stability(table.drawn[:, ranked], head)
     return McirResult(
         score=score,
         unique=unique,
@@ -280,7 +281,7 @@ def _percentiles(drawn: Floats) -> tuple[Floats, Floats]:
     return np.quantile(drawn, [0.025, 0.975], axis=0).T, drawn.std(axis=0, ddof=1)
 
 
-def _stability(drawn: Floats) -> Stability | None:
+def _stability(drawn: Floats, head: int) -> Stability | None:
     resamples, d = drawn.shape
     if resamples < 2 or not d:
         return None
@@ -288,12 +289,12 @@ def _stability(drawn: Floats) -> Stability | None:
     tau = kendall_matrix(drawn)[above]
     tau = tau[np.isfinite(tau)]
     jaccard = None
-    if d > _HEAD:
+    if d > head:
         member = np.zeros((resamples, d))
-        np.put_along_axis(member, np.argsort(-drawn, axis=1, kind="stable")[:, :_HEAD], 1.0, axis=1)
+        np.put_along_axis(member, np.argsort(-drawn, axis=1, kind="stable")[:, :head], 1.0, axis=1)
         shared = (member @ member.T)[above]
-        jaccard = float(np.mean(shared / (2 * _HEAD - shared)))
-    return Stability(float(tau.mean()) if tau.size else None, jaccard, _HEAD)
+        jaccard = float(np.mean(shared / (2 * head - shared)))
+    return Stability(float(tau.mean()) if tau.size else None, jaccard, head)
 
 
 def _flags(
@@ -346,6 +347,7 @@ def _checked(
     kinds: Sequence[Kind] | None,
     estimator: str,
     bootstraps: int,
+    head: int,
 ) -> tuple[Floats, Floats, Sequence[Kind]]:
     features, outputs = np.asarray(X, dtype=np.float64), np.asarray(Q, dtype=np.float64)
     outputs = outputs[:, None] if outputs.ndim == 1 else outputs
@@ -379,6 +381,8 @@ def _checked(
         raise ValueError(
             f'estimator {estimator!r} needs continuous columns: use "mixed" or "switch"'
         )
-    if bootstraps < 0:
-        raise ValueError(f"bootstraps is {bootstraps}; expected 0 or more")
+    if bootstraps < 0 or head < 1:
+        raise ValueError(
+            f"bootstraps is {bootstraps} and head {head}; expected 0 or more, and 1 or more"
+        )
     return features, outputs, kinds

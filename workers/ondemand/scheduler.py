@@ -105,6 +105,9 @@ class Scheduler:
         if before is not None and before.window is not None and before.window.end == window[1]:
             return
         request = scheduled_request(card, tick, window, before)
+        if len(request.to_bytes()) > self._options.max_request_bytes:
+            # So many and so long names that their neighbourhoods are found anew.
+            request = scheduled_request(card, tick, window, None)
         await producer.send([scheduled_record(request, tick, period, self._topics, partition)])
         self._sent[card.model] = tick
         self._sent_total.labels(card.model).inc()

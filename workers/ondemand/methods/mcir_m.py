@@ -73,6 +73,7 @@ def run(
                 ridge=parameters.ridge,
                 bootstraps=parameters.resamples(reused=source.origin == "reused"),
                 block_length=parameters.block_length,
+                head=parameters.head,
                 rng=context.rng,
                 linalg=linalg,
                 progress=told,

@@ -62,6 +62,9 @@ class McirParameters(BaseModel):
     block_length: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=1, description="Rows of a resampled block, in the order of time."
     )
+    head: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=8, description="Leading features whose agreement between resamples is told."
+    )
     ridge: Annotated[float, Field(ge=0, le=1)] = DEFAULT_RIDGE
     discrete_levels: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=0,
