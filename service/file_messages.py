@@ -10,14 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from attributary.schemas.arrow import ARROW_CONTENT, ID, TIME, WEIGHT, encode_arrow_rows, numbers
-from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.row import JSON_CONTENT
 from attributary.service.columns import Columns
+from attributary.service.event_times import EventTimes
 from attributary.service.row_encoder import MAX_ROW_BYTES, RowEncoder
 from attributary.service.table_files import Reject
-
-_SECONDS_TOO_LARGE = 1e11  # the year 5138
-UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 @dataclass(frozen=True)
@@ -39,14 +36,14 @@ class TableMessages:
         *,
         as_arrow: bool,
         batch_rows: int,
-        time_unit: str,
+        times: EventTimes,
         reject: Reject,
     ) -> None:
         self._model = model
         self._columns = columns
         self._as_arrow = as_arrow
         self._batch_rows = batch_rows
-        self._unit = UNITS[time_unit]
+        self._times = times
         self._reject = reject
         self._encoder = RowEncoder(model)
         self._row = 0
@@ -55,22 +52,23 @@ class TableMessages:
         """Yield the messages of one record batch; rows with a bad time or weight are rejected."""
         table = pa.Table.from_batches([batch])
         weight = self._weight(table)
-        time = self._time(table)
-        good = np.ones(table.num_rows, dtype=bool)
+        time, problems = None, dict[int, str]()
+        if (name := self._columns.time) is not None:
+            time, problems = self._times.column(table[name], name)
         if weight is not None:
-            good &= self._keep(weight > 0, good, "weight must be above 0 and finite")
-        if time is not None:
-            good &= self._keep(~np.isnan(time), good, "the time is missing")
+            unfit = {
+                int(i): "weight must be above 0 and finite" for i in np.flatnonzero(weight <= 0)
+            }
+            problems = {**problems, **unfit}
+        good = np.ones(table.num_rows, dtype=bool)
+        for index, problem in sorted(problems.items()):
+            good[index] = False
+            self._reject(f"row {self._row + index + 1}: {problem}")
         self._row += table.num_rows
         if not good.all():
             table = table.filter(pa.array(good))
             weight = None if weight is None else weight[good]
             time = None if time is None else time[good]
-        if time is not None and time.size and np.abs(time).max() > _SECONDS_TOO_LARGE:
-            raise ConfigurationError(
-                f"--time-column {self._columns.time!r} holds {np.abs(time).max():g}, too large for "
-                "seconds since 1970: give its unit with --time-unit ms, us or ns"
-            )
         for start in range(0, table.num_rows, self._batch_rows):
             cut = slice(start, start + self._batch_rows)
             yield from self._pack(
@@ -123,27 +121,8 @@ class TableMessages:
                 self._reject(str(row))
         return b"[" + b",".join(rows) + b"]", len(rows)
 
-    def _keep(self, mask: Any, good: Any, problem: str) -> Any:
-        for index in np.flatnonzero(good & ~mask):
-            self._reject(f"row {self._row + int(index) + 1}: {problem}")
-        return mask
-
     def _weight(self, table: Any) -> Any:
         if self._columns.weight is None:
             return None
         weight = numbers(table[self._columns.weight], self._columns.weight)
         return np.where(np.isfinite(weight), weight, 0.0)
-
-    def _time(self, table: Any) -> Any:
-        """Return the times in seconds, NaN where one is missing."""
-        name = self._columns.time
-        if name is None:
-            return None
-        column = table[name].combine_chunks()
-        if not (pa.types.is_temporal(column.type) or pa.types.is_string(column.type)):
-            return numbers(column, name) / self._unit
-        try:
-            moments = column.cast(pa.timestamp("ms", tz=getattr(column.type, "tz", None) or "UTC"))
-        except pa.ArrowException as error:
-            raise ConfigurationError(f"--time-column {name!r}: {error}") from None
-        return moments.cast(pa.int64()).cast(pa.float64()).to_numpy(zero_copy_only=False) / 1000

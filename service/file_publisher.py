@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -19,15 +19,17 @@ from attributary.schemas.adapters.formats import Adapter
 from attributary.schemas.card import ModelCard
 from attributary.schemas.errors import BrokerError, ConfigurationError
 from attributary.service.columns import Choice, choose_typed, derive_card, text_columns
+from attributary.service.event_times import EventTimes
 from attributary.service.file_messages import Message, TableMessages
 from attributary.service.foreign_files import ForeignFile, describe
 from attributary.service.json_lines import JsonLines
 from attributary.service.printable import printable
 from attributary.service.progress import Meter, meter
 from attributary.service.publisher import Publisher
+from attributary.service.query_rows import QueryRows
 from attributary.service.registry import find_card, send_card
 from attributary.service.settings import Settings
-from attributary.service.table_files import CsvFile, ParquetFile, kind_of
+from attributary.service.table_files import CsvFile, ParquetFile, check_file, kind_of
 from attributary.service.topics import check_topics
 
 _SHOWN_REJECTIONS = 5
@@ -38,19 +40,29 @@ _BUFFER_ROWS = 400_000
 
 @dataclass(frozen=True)
 class Job:
-    """What to publish, and how. ``model`` is empty where another system's log names it."""
+    """What to publish, and how: a file, or what a ``query`` over ``database`` returns.
 
-    path: Path
+    ``model`` is empty where another system's log names it.
+    """
+
+    path: Path | None
     model: str
     choice: Choice
     kind: str = "auto"
     content: str | None = None
-    time_unit: str = "s"
+    times: EventTimes = field(default_factory=EventTimes)
     batch_rows: int = 2000
     rate: float | None = None
     register: bool = False
     strict: bool = False
     adapter: Adapter | None = None
+    query: str | None = None
+    database: Path | None = None
+
+    @property
+    def source(self) -> str:
+        """What the rows come from."""
+        return "the query" if self.path is None else str(self.path)
 
 
 class FilePublisher:
@@ -102,28 +114,32 @@ class FilePublisher:
             raise BrokerError(f"the broker refused {publisher.failed:,} rows: messages too large")
         skipped_all = self._foreign is not None and bool(self._foreign.skipped())
         if not rows and not self._rejected and not skipped_all:
-            raise ConfigurationError(f"{self._job.path} holds no rows")
+            raise ConfigurationError(f"{self._job.source} holds no rows")
         return 1 if self._rejected else 0
 
     def _open(self) -> tuple[Iterator[Message], Callable[[], tuple[int, int]]]:
         """Check file, columns, broker and topics, in this order; return messages and progress."""
         job = self._job
-        if not job.path.is_file():
-            what = "is a directory" if job.path.is_dir() else "there is no such file"
-            raise ConfigurationError(f"{job.path}: {what}")
-        if job.path.stat().st_size == 0:
-            raise ConfigurationError(f"{job.path} is empty")
+        if job.path is None:
+            return self._open_rows(QueryRows(job.query or "", job.database))
+        check_file(job.path)
         try:
             if job.adapter is not None:
                 self._foreign = ForeignFile(job.path, job.adapter, reject=self._reject)
                 self._prepare(None)
                 return self._foreign.messages(job.batch_rows), self._foreign.progress
             kind = kind_of(job.path, job.kind)
-            return self._open_lines() if kind == "jsonl" else self._open_table(kind)
+            if kind == "jsonl":
+                return self._open_lines(job.path)
+            if kind == "csv":
+                return self._open_rows(
+                    CsvFile(job.path, texts=job.choice.texts, reject=self._reject)
+                )
+            return self._open_rows(ParquetFile(job.path))
         except OSError as error:
             raise ConfigurationError(f"{job.path}: {error.strerror or error}") from None
 
-    def _open_lines(self) -> tuple[Iterator[Message], Callable[[], tuple[int, int]]]:
+    def _open_lines(self, path: Path) -> tuple[Iterator[Message], Callable[[], tuple[int, int]]]:
         job = self._job
         if job.content == "arrow":
             raise ConfigurationError("--as arrow: the rows of a JSONL file travel as json")
@@ -131,9 +147,7 @@ class FilePublisher:
             raise ConfigurationError(
                 "--register needs --outputs; for rows as they travel: attributary register CARD.json"
             )
-        lines = JsonLines(
-            job.path, job.model, job.choice, time_unit=job.time_unit, reject=self._reject
-        )
+        lines = JsonLines(path, job.model, job.choice, times=job.times, reject=self._reject)
         if job.choice.outputs:
             columns, texts = lines.columns()
             self._prepare(lambda: derive_card(job.model, columns, texts, job.choice.categorical))
@@ -141,13 +155,10 @@ class FilePublisher:
             self._prepare(None)
         return lines.messages(job.batch_rows), lines.progress
 
-    def _open_table(self, kind: str) -> tuple[Iterator[Message], Callable[[], tuple[int, int]]]:
+    def _open_rows(
+        self, file: CsvFile | ParquetFile | QueryRows
+    ) -> tuple[Iterator[Message], Callable[[], tuple[int, int]]]:
         job = self._job
-        file: CsvFile | ParquetFile
-        if kind == "csv":
-            file = CsvFile(job.path, texts=job.choice.texts, reject=self._reject)
-        else:
-            file = ParquetFile(job.path)
         columns = choose_typed(job.choice, file.schema)
         texts = text_columns(columns, file.schema)
         self._prepare(lambda: derive_card(job.model, columns, texts, job.choice.categorical))
@@ -158,7 +169,7 @@ class FilePublisher:
             columns,
             as_arrow=job.content != "json",
             batch_rows=job.batch_rows,
-            time_unit=job.time_unit,
+            times=job.times,
             reject=self._reject,
         )
         messages = (
@@ -219,7 +230,7 @@ class FilePublisher:
 
     def _reject(self, problem: str) -> None:
         if self._job.strict:
-            raise ConfigurationError(f"{self._job.path}: {problem}")
+            raise ConfigurationError(f"{self._job.source}: {problem}")
         self._rejected += 1
         if self._rejected <= _SHOWN_REJECTIONS:
             self._say(f"left out: {problem}")
@@ -227,7 +238,8 @@ class FilePublisher:
             self._say("further rows that are left out are only counted")
 
     def _say(self, text: str) -> None:
-        click.echo(f"{self._job.path.name}: {printable(text)}", err=True)
+        name = "query" if self._job.path is None else self._job.path.name
+        click.echo(f"{name}: {printable(text)}", err=True)
 
 
 def _no_room(publisher: Publisher, message: Message) -> bool:

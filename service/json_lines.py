@@ -13,7 +13,8 @@ import msgspec
 from attributary.schemas.errors import ConfigurationError, Reason, RejectedError
 from attributary.schemas.row import JSON_CONTENT, decode_json_rows
 from attributary.service.columns import RESERVED, Choice, Columns, choose
-from attributary.service.file_messages import UNITS, Message
+from attributary.service.event_times import EventTimes
+from attributary.service.file_messages import Message
 from attributary.service.row_encoder import MAX_ROW_BYTES, RowEncoder
 from attributary.service.table_files import Reject
 
@@ -28,12 +29,12 @@ class JsonLines:
     """
 
     def __init__(
-        self, path: Path, model: str, choice: Choice, *, time_unit: str, reject: Reject
+        self, path: Path, model: str, choice: Choice, *, times: EventTimes, reject: Reject
     ) -> None:
         self._path = path
         self._model = model
         self._choice = choice
-        self._unit = UNITS[time_unit]
+        self._times = times
         self._reject = reject
         self._encoder = RowEncoder(model)
         self._columns: Columns | None = None
@@ -120,10 +121,8 @@ class JsonLines:
             weight=_member(found, names.weight),
         )
 
-    def _time(self, value: Any) -> Any:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return value / self._unit
-        return value
+    def _time(self, value: Any) -> float | None:
+        return None if value is None else self._times.value(value)
 
 
 def _object(line: bytes) -> dict[str, Any]:

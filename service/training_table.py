@@ -14,8 +14,9 @@ from attributary.schemas.arrow import ArrowRows, numbers
 from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.row import Row, decode_json_rows
 from attributary.service.columns import Choice, choose_typed, text_columns
+from attributary.service.event_times import EventTimes
 from attributary.service.json_lines import JsonLines
-from attributary.service.table_files import CsvFile, ParquetFile, Reject, kind_of
+from attributary.service.table_files import CsvFile, ParquetFile, Reject, check_file, kind_of
 from attributary.workers.stream.layout import DEFAULT_OUTPUT, output_names
 
 _LINES = 4096
@@ -38,11 +39,7 @@ class TrainingTable:
 
     def __init__(self, path: Path, model: str, choice: Choice, *, kind: str = "auto") -> None:
         """ConfigurationError: there is no such file, or it lacks a column."""
-        if not path.is_file():
-            what = "is a directory" if path.is_dir() else "there is no such file"
-            raise ConfigurationError(f"{path}: {what}")
-        if path.stat().st_size == 0:
-            raise ConfigurationError(f"{path} is empty")
+        check_file(path)
         self.path = path
         self._model = model
         self._choice = choice
@@ -106,7 +103,7 @@ class TrainingTable:
                 yield found
 
     def _lines(self, reject: Reject) -> JsonLines:
-        return JsonLines(self.path, self._model, self._choice, time_unit="s", reject=reject)
+        return JsonLines(self.path, self._model, self._choice, times=EventTimes(), reject=reject)
 
     def _table(self, reject: Reject) -> Any:
         if self._kind == "csv":

@@ -16,7 +16,18 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--query",
+    metavar="SQL",
+    help="In place of FILE: the rows that DuckDB answers with, from --database or files that it names.",
+)
+@click.option(
+    "--database",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A DuckDB database for --query; it is only read.",
+)
 @click.option(
     "--model",
     metavar="NAME",
@@ -47,7 +58,7 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option(
     "--time-column",
     metavar="COL",
-    help="Column that says when a row happened: timestamps, RFC 3339, or seconds since 1970 "
+    help="Column that says when a row happened: timestamps, ISO 8601, or seconds since 1970 "
     "[default: when the broker takes it].",
 )
 @click.option(
@@ -56,6 +67,18 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     default="s",
     show_default=True,
     help="Unit of a time column of numbers.",
+)
+@click.option(
+    "--time-zone",
+    default="UTC",
+    show_default=True,
+    metavar="ZONE",
+    help="Time zone of times that name none, such as Europe/Berlin.",
+)
+@click.option(
+    "--time-format",
+    metavar="FORMAT",
+    help="How times are written as text, such as '%d.%m.%Y %H:%M:%S' [default: ISO 8601].",
 )
 @click.option("--weight-column", metavar="COL", help="Column with the row's weight, above 0.")
 @click.option(
@@ -102,7 +125,9 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 )
 @click.option("--strict", is_flag=True, help="Stop at the first row that cannot be used.")
 def publish(
-    file: Path,
+    file: Path | None,
+    query: str | None,
+    database: Path | None,
     model: str | None,
     outputs: tuple[str, ...],
     features: tuple[str, ...],
@@ -110,6 +135,8 @@ def publish(
     id_column: str | None,
     time_column: str | None,
     time_unit: str,
+    time_zone: str,
+    time_format: str | None,
     weight_column: str | None,
     kind: str,
     mapping: Path | None,
@@ -125,6 +152,9 @@ def publish(
     Tables need --outputs. A line of a JSONL file is a row as it travels, {"features": {...}, "outputs":
     ...}, or, with --outputs, a flat object. CSV and JSONL may be compressed (.gz).
 
+    With --query the rows are what DuckDB answers (the extra attributary[duckdb]): a backfill from a
+    database, a lake of Parquet files, or a file that needs a join first.
+
     With the --format of another system, every line is a message that it logged, or one recorded with
     `kcat -C -J`; requests and responses that are messages of their own are paired. --features and
     --outputs then name values that have no names, or choose among those that have.
@@ -137,12 +167,21 @@ def publish(
       attributary publish flights.csv --model delays --outputs predicted --time-column departed
       attributary publish rows.parquet --model churn --outputs p0,p1 --rate 2000
       attributary publish rows.jsonl --model churn
+      attributary publish --query "SELECT * FROM 'logs/*.parquet' WHERE day > '2026-01-01' ORDER BY at"
+                          --model churn --outputs score --time-column at --time-zone Europe/Berlin
       attributary publish kserve.jsonl --format kserve --model churn --outputs p1
     """
     from attributary.service.columns import Choice
+    from attributary.service.event_times import EventTimes
     from attributary.service.file_publisher import FilePublisher, Job
     from attributary.service.global_options import current_settings
 
+    if (file is None) == (query is None):
+        raise ConfigurationError("publish FILE, or publish --query SQL: one of them")
+    if query is None and database is not None:
+        raise ConfigurationError("--database belongs to --query")
+    if query is not None and kind != "auto":
+        raise ConfigurationError(f"--format {kind} is of a file, --query has none")
     adapter = None
     if kind in FOREIGN:
         from attributary.service.foreign_options import build_adapter
@@ -151,6 +190,7 @@ def publish(
             "--categorical": categorical,
             "--id-column": id_column,
             "--time-column": time_column,
+            "--time-format": time_format,
             "--weight-column": weight_column,
             "--register": register,
         }
@@ -173,7 +213,9 @@ def publish(
         choice=choice,
         kind=kind,
         content=content,
-        time_unit=time_unit,
+        times=EventTimes(time_unit, time_zone, time_format),
+        query=query,
+        database=database,
         batch_rows=batch_rows if rate is None else max(1, min(batch_rows, round(rate / 10))),
         rate=rate,
         register=register or bool(categorical),

@@ -116,7 +116,7 @@ def test_the_version() -> None:
         (["tail", "--kind", "rainbows"], "'rainbows' is not one of"),
         (["tail", "-n", "0"], "0 is not in the range x>=1"),
         (["tail", "-n", "many"], "'many' is not a valid integer"),
-        (["publish"], "Missing argument 'FILE'"),
+        (["publish"], "publish FILE, or publish --query SQL"),
         (["publish", "x.csv"], "Missing option '--model'"),
         (["register"], "Missing argument 'CARD'"),
         (["--bootstrap", "nowhere", "tail"], "expected host:port"),
