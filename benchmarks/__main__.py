@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     accuracy,
+    client,
     coverage,
     endtoend,
     explain_speed,
@@ -39,6 +40,7 @@ SUITES = [
     accuracy.SUITE,
     coverage.SUITE,
     endtoend.SUITE,
+    client.SUITE,
     mcir_speed.SUITE,
     t_explainer.SUITE,
     explain_speed.SUITE,

@@ -76,13 +76,13 @@ def watched(
 def publish_seen(publisher: Publishing, seen: Observed, result: Any, ids: Any = None) -> None:
     """Publish what was observed with what was said of it; nothing is raised."""
     try:
-        outputs, features = said(result), seen.features
-        alone = seen.many and seen.rows == 1 and np.ndim(outputs) == 0
-        if alone and not isinstance(outputs, dict):
-            first = isinstance(features, dict)
-            features = {k: v[0] for k, v in features.items()} if first else features[0]
-        else:
-            alone = not seen.many
+        outputs, features, alone = said(result), seen.features, not seen.many
+        if seen.rows == 1 and seen.many and not isinstance(outputs, dict):
+            alone = np.ndim(outputs) == 0 or len(outputs) == 1
+            if alone:  # half the time of a batch of one
+                outputs = outputs if np.ndim(outputs) == 0 else outputs[0]
+                features = _first(features)
+                ids = ids if ids is None or np.ndim(ids) == 0 else ids[0]
     except Exception as error:
         publisher.refuse(error, seen.rows)
         return
@@ -90,6 +90,13 @@ def publish_seen(publisher: Publishing, seen: Observed, result: Any, ids: Any = 
         publisher.publish(features, outputs, id=ids)
     else:
         publisher.publish_batch(features, outputs, ids=ids)
+
+
+def _first(features: Any) -> Any:
+    """Return the first row of a batch."""
+    if isinstance(features, dict):
+        return {name: column[0] for name, column in features.items()}
+    return features[0]
 
 
 class _Watch:

@@ -21,6 +21,7 @@ PAGES = {
         "state",
         "accuracy",
         "coverage",
+        "client",
         "mcir-speed",
         "ordshap-overhead",
     ),

@@ -18,12 +18,20 @@ if TYPE_CHECKING:
 __all__ = ["Explainer", "PredictionMiddleware", "Publisher", "subscribe"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'attributary' has no attribute {name!r}")
-    from attributary.service import client
+_MODULES = {
+    "Explainer": "explainer",
+    "PredictionMiddleware": "asgi",
+    "Publisher": "publisher",
+    "subscribe": "subscription",
+}
 
-    return getattr(client, name)
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'attributary' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"attributary.service.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,211 @@
+"""What the client costs its caller: each call timed by itself, and what importing it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from attributary import Publisher
+from attributary.schemas.connection import Connection
+from attributary.schemas.topics import Topics
+from attributary.service.embedded import EmbeddedBroker, free_port
+from attributary.service.settings import TopicLayout
+from attributary.service.topics import create_topics
+from benchmarks import environments
+from benchmarks.peers.calls import FEATURES, percentiles, timed
+from benchmarks.suite import Options, Suite, number, table
+
+CALLS, QUICK_CALLS = 50_000, 300
+BATCH = 100
+#: Most microseconds of a call at the 99th percentile, and milliseconds of ``import attributary``.
+P99_MOST, IMPORT_MOST = 50.0, 150.0
+
+NAMES = [f"x{place}" for place in range(FEATURES)]
+_IMPORTS = {
+    "import attributary": "import attributary",
+    "from attributary import Publisher": "from attributary import Publisher",
+}
+
+
+@contextmanager
+def _publisher(reached: bool) -> Iterator[Publisher]:
+    """Give a publisher with room for every row; ``reached``: its broker is there."""
+    options: dict[str, Any] = {"model": "m", "feature_names": NAMES, "exit_timeout": 0.0}
+    room = {"max_rows": 10**7, "max_bytes": 2**32}
+    if not reached:
+        made = Publisher(f"127.0.0.1:{free_port()}", **options, **room)
+        yield made
+        made.close(0.0)
+        return
+    with EmbeddedBroker() as broker:
+        connection = Connection(bootstrap=broker.bootstrap)
+        asyncio.run(create_topics(connection, Topics(), TopicLayout()))
+        with Publisher(connection, **options, **room) as made:
+            yield made
+
+
+def _ways(publisher: Publisher) -> dict[str, tuple[Callable[[], object], int]]:
+    """Return what is called, and how many rows each call has."""
+    rng = np.random.default_rng(0)
+    vector = rng.standard_normal(FEATURES)
+    row = dict(zip(NAMES, vector.tolist(), strict=True))
+    matrix = rng.standard_normal((BATCH, FEATURES))
+    answer, answers = np.array([0.5]), matrix[:, 0].copy()
+    watched = publisher.watch(lambda features: answer)
+    watched_batch = publisher.watch(lambda features: answers)
+    one = vector[None, :]
+    return {
+        "publish, a dict": (lambda: publisher.publish(row, 0.5), 1),
+        "publish, a numpy vector": (lambda: publisher.publish(vector, 0.5), 1),
+        "watch, a matrix of one row": (lambda: watched(one), 1),
+        f"publish_batch, a matrix of {BATCH} rows": (
+            lambda: publisher.publish_batch(matrix, answers),
+            BATCH,
+        ),
+        f"watch, a matrix of {BATCH} rows": (lambda: watched_batch(matrix), BATCH),
+    }
+
+
+def measure(reached: bool, rate: int | None, options: Options) -> dict[str, Any]:
+    """Time our calls one by one; ``rate`` rows a second are offered, None: as fast as they return."""
+    calls = QUICK_CALLS if options.quick else CALLS
+    entries = []
+    with _publisher(reached) as publisher:
+        for does, (call, rows) in _ways(publisher).items():
+            count = max(20, calls // rows)
+            pause = 0.0 if rate is None else rows / rate
+            found = percentiles(timed(call, count, pause), rows)
+            entries.append({"who": "attributary", "does": does, "rows": rows, **found})
+            if publisher.dropped or publisher.invalid:
+                raise RuntimeError(f"{publisher.dropped} rows dropped, {publisher.invalid} invalid")
+    return {"broker": reached, "rate": rate, "entries": entries}
+
+
+def peers(options: Options) -> dict[str, Any]:
+    """Time what else puts a row into a buffer: the standard library, and librdkafka."""
+    calls = QUICK_CALLS if options.quick else CALLS
+    row = dict(zip(NAMES, np.random.default_rng(0).standard_normal(FEATURES).tolist(), strict=True))
+    waiting: queue.Queue[bytes] = queue.Queue()
+
+    def put() -> None:
+        value = {"features": row, "outputs": 0.5, "time": round(time.time(), 3)}
+        waiting.put_nowait(json.dumps(value).encode())
+
+    mine = {"who": "standard library", "does": "json.dumps and queue.put_nowait, a dict"}
+    entries: list[dict[str, Any]] = [{**mine, "rows": 1, **percentiles(timed(put, calls, 0.0), 1)}]
+    if options.peers:
+        try:
+            entries += environments.run(environments.interpreter("confluent"), "confluent", calls)
+        except environments.PeerError as error:
+            entries.append({"who": "confluent-kafka", "failed": str(error)})
+    return {"broker": False, "rate": None, "entries": entries}
+
+
+def imports(options: Options) -> dict[str, Any]:
+    """Return the milliseconds that each import takes, in processes of their own."""
+    found = {}
+    for name, statement in _IMPORTS.items():
+        code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
+        times = [
+            float(
+                subprocess.run(
+                    [sys.executable, "-c", code], capture_output=True, text=True, check=True
+                ).stdout
+            )
+            for _ in range(3 if options.quick else 15)
+        ]
+        found[name] = 1000 * median(times[1:])
+    return found
+
+
+def cases(options: Options) -> dict[str, Callable[[], Any]]:
+    """Return our calls without a broker and with one, the peers, and the imports."""
+    return {
+        "client, imports": partial(imports, options),
+        "client, no broker, as fast as it goes": partial(measure, False, None, options),
+        "client, broker, 2,000 rows/s": partial(measure, True, 2000, options),
+        "client, broker, as fast as it goes": partial(measure, True, None, options),
+        "client, peers": partial(peers, options),
+    }
+
+
+def section(results: dict[str, Any]) -> str:
+    """Return the floors, the imports and a table of calls."""
+    imported = results["client, imports"]
+    measured = [result for result in results.values() if "entries" in result]
+    own = [
+        (result, entry)
+        for result in measured
+        for entry in result["entries"]
+        if entry["who"] == "attributary" and entry["rows"] == 1
+    ]
+    floors = [
+        _floor("ms of `import attributary`", IMPORT_MOST, imported["import attributary"]),
+        *(
+            _floor(f"µs of a row at p99: {entry['does']}, {_state(result)}", P99_MOST, entry["p99"])
+            for result, entry in own
+        ),
+    ]
+    lines = []
+    for result in measured:
+        for entry in result["entries"]:
+            if "failed" in entry:
+                lines.append([entry["who"], entry["failed"], *["–"] * 8])
+                continue
+            figures = [
+                number(entry[key])
+                for key in ("p50", "p99", "p999", "most", "processor50", "processor99")
+            ]
+            lines.append(
+                [entry["who"], entry["does"], _state(result), f"{entry['calls']:,}", *figures]
+            )
+    head = [
+        "who",
+        "what",
+        "broker",
+        "calls",
+        "p50",
+        "p99",
+        "p99.9",
+        "longest",
+        "own p50",
+        "own p99",
+    ]
+    return "\n\n".join(
+        [
+            f"Rows of {FEATURES} features and one output. Each call is timed by itself, on the wall, in a "
+            "process whose other thread sends the rows where there is a broker (in memory, on the same "
+            "machine); microseconds, for each row of the call. The longest are what the other thread "
+            "and the rest of the machine take at the wrong moment; `own` is the calling thread's processor "
+            "time, which waits for nobody.",
+            table(["floor", "at most", "measured", "met"], floors),
+            table(
+                ["import", "ms"], [[f"`{name}`", number(found)] for name, found in imported.items()]
+            ),
+            table(head, lines, left=3),
+        ]
+    )
+
+
+def _state(result: dict[str, Any]) -> str:
+    if not result["broker"]:
+        return "none"
+    return "flat out" if result["rate"] is None else f"{result['rate']:,} rows/s"
+
+
+def _floor(what: str, most: float, found: float) -> list[str]:
+    return [what, number(most), number(found), "yes" if found <= most else "**no**"]
+
+
+SUITE = Suite("client", "The client: what a row costs its caller", cases, section)
