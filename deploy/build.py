@@ -14,6 +14,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from attributary.workers.adapt.metrics import AdaptMetrics
 from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.stream.metrics import StreamMetrics
 
@@ -45,6 +46,7 @@ def metrics_page() -> str:
     for title, bundle in (
         ("Stream workers", StreamMetrics.build(registry)),
         ("Request workers", OnDemandMetrics.build(registry)),
+        ("The bridge", AdaptMetrics.build(registry)),
     ):
         rows = [_row(getattr(bundle, field.name)) for field in fields(bundle)]
         head = "| metric | type | labels | what it is |\n| :-- | :-- | :-- | :-- |\n"

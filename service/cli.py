@@ -26,6 +26,7 @@ COMMANDS: dict[str, _Entry] = {
     "up": _Entry(_RUN, "up", "Start a broker in memory and the workers: all it takes to try it."),
     "stream": _Entry(_RUN, "stream", "Run the workers against your own Kafka."),
     "ondemand": _Entry(_RUN, "ondemand", "Run a worker that explains predictions on request."),
+    "adapt": _Entry(_RUN, "adapt", "Turn what serving systems log to Kafka into rows."),
     "topics": _Entry(_RUN, "topics", "Create the topics, or check them."),
     "doctor": _Entry(_RUN, "doctor", "Find out what is wrong, and what to do about it."),
     "publish": _Entry(_USE, "publish", "Send the rows of a CSV, JSONL or Parquet file."),

@@ -36,6 +36,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.topics import DEFAULT_PREFIX, Topics
 from attributary.service.reach import addresses
+from attributary.workers.adapt.options import AdaptOptions
 from attributary.workers.ondemand.options import OnDemandOptions
 from attributary.workers.ondemand.policy import LoadPolicy
 from attributary.workers.stream.options import IngestOptions, MergeOptions
@@ -106,6 +107,7 @@ class Settings(BaseSettings):
     ingest: IngestOptions = IngestOptions()
     merge: MergeOptions = MergeOptions()
     ondemand: OnDemandOptions = OnDemandOptions()
+    adapt: AdaptOptions = AdaptOptions()
     models: LoadPolicy = LoadPolicy()
     metrics_host: str = Field(default="127.0.0.1", description="Address that serves /metrics.")
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(

@@ -17,7 +17,6 @@ from attributary.schemas.adapters.message import ForeignMessage, parse_json
 from attributary.schemas.errors import Reason, RejectedError
 
 _STRUCTURED = "application/cloudevents"
-_BATCH = "application/cloudevents-batch"
 
 
 @dataclass(frozen=True)
@@ -32,26 +31,22 @@ class CloudEvent:
         return self.attributes.get(name) or None
 
 
-def read_events(message: ForeignMessage) -> list[CloudEvent]:
-    """Return the events of a message, more than one only in batched mode; RejectedError: it holds none."""
+def read_event(message: ForeignMessage) -> CloudEvent:
+    """Return the event that a message is; RejectedError: it is none."""
     content = (message.header("content-type") or "").lower()
     if content.startswith(_STRUCTURED):
-        found = parse_json(message.value)
-        events = found if content.startswith(_BATCH) else [found]
-        if not isinstance(events, list) or not events:
-            raise RejectedError(Reason.WRONG_TYPE, "a batch of CloudEvents is a JSON array of them")
-        return [_structured(event) for event in events]
+        return _structured(parse_json(message.value))
     attributes = {
         name[3:]: value.decode("utf-8", "replace")
         for name, value in message.headers.items()
         if name.startswith(("ce_", "ce-"))
     }
     if attributes:
-        return [CloudEvent({**attributes, "datacontenttype": content}, message.value)]
+        return CloudEvent({**attributes, "datacontenttype": content}, message.value)
     if message.value.lstrip()[:1] == b"{":
         found = parse_json(message.value)
         if isinstance(found, dict) and "specversion" in found:
-            return [_structured(found)]
+            return _structured(found)
     raise RejectedError(
         Reason.NOT_DECODABLE,
         "not a CloudEvent: no header ce_id, no content type application/cloudevents+json",

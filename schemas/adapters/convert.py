@@ -71,6 +71,13 @@ class Converter:
             raise RejectedError(first.reason, first.message, rows=len(found.errors))
         return found
 
+    def remember(self, message: ForeignMessage) -> None:
+        """Take note of a message that was counted before this converter was made: so that what repeats it
+        is not counted again."""
+        for part in self.adapter.read(message):
+            if isinstance(part, Half):
+                self.pairing.close(part.pair)
+
     def _join(
         self,
         inference: Inference,

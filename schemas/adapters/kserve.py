@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attributary.schemas.adapters.bodies import read_body
-from attributary.schemas.adapters.cloudevents import CloudEvent, read_events
+from attributary.schemas.adapters.cloudevents import CloudEvent, read_event
 from attributary.schemas.adapters.exchanges import split_body
 from attributary.schemas.adapters.inference import Facts, Half, Part, Skipped
 from attributary.schemas.adapters.message import ForeignMessage
@@ -14,8 +14,8 @@ _PREDICTOR = "predictor"
 
 
 def read_kserve(message: ForeignMessage) -> list[Part]:
-    """Return the halves of a message; events of other types and of other components are skipped."""
-    return [_half(event, message) for event in read_events(message)]
+    """Return the half that a message is; events of other types and of other components are skipped."""
+    return [_half(read_event(message), message)]
 
 
 def _half(event: CloudEvent, message: ForeignMessage) -> Part:

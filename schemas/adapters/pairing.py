@@ -87,6 +87,11 @@ class Pairing:
             return None
         return Paired(inference, (request.place, response.place), request.timestamp)
 
+    def close(self, pair: tuple[str, ...]) -> None:
+        """Take note that a pair is complete elsewhere: its halves are repetitions from now on."""
+        if pair not in self._waiting:
+            self._close(pair, paired=True)
+
     def expire(self, now: float) -> None:
         """Give up what has waited too long."""
         while self._waiting:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from attributary.workers.adapt.metrics import AdaptMetrics
 from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.stream.metrics import StreamMetrics
 
@@ -27,7 +28,11 @@ def known_metrics() -> dict[str, set[str]]:
     """Return the labels of every exported series name."""
     registry = CollectorRegistry()
     known: dict[str, set[str]] = {}
-    for bundle in (StreamMetrics.build(registry), OnDemandMetrics.build(registry)):
+    for bundle in (
+        StreamMetrics.build(registry),
+        OnDemandMetrics.build(registry),
+        AdaptMetrics.build(registry),
+    ):
         for field in fields(bundle):
             metric = getattr(bundle, field.name)
             family = metric.describe()[0]

@@ -106,7 +106,7 @@ def test_an_unknown_variable_is_refused_with_the_closest_one(monkeypatch, variab
 
 def test_an_unknown_variable_like_no_other_is_refused_with_what_there_is(monkeypatch):
     monkeypatch.setenv("ATTRIBUTARY_ZZZZ", "1")
-    assert "known are ATTRIBUTARY_CONFIG, ATTRIBUTARY_CONNECTION," in _error()
+    assert "known are ATTRIBUTARY_ADAPT, ATTRIBUTARY_CONFIG, ATTRIBUTARY_CONNECTION," in _error()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_an_unknown_variable_like_no_other_is_refused_with_what_there_is(monkeyp
     [
         ("[ingest]\nflush_secs = 1", "ingest.flush_secs: did you mean ingest.flush_seconds?"),
         ("[injest]\nflush_seconds = 1", "injest.flush_seconds: did you mean ingest.flush_seconds?"),
-        ("[zzz]", "unknown setting zzz: known are connection, "),
+        ("[zzz]", "unknown setting zzz: known are adapt, connection, "),
         ("[ingest", "is not TOML"),
         ("ingest = 3", "ingest: input should be a valid dictionary"),
         ("[ingest]\nflush_seconds = -1", "ingest.flush_seconds: input should be greater than 0, got -1"),

@@ -17,6 +17,7 @@ ATTRIBUTARY = str(Path(sysconfig.get_path("scripts")) / "attributary")
 _MARK = "TEST_PROCESS_GROUP"
 # The shortest session that Kafka allows: the embedded broker lets a group's first member wait half of it.
 _QUICK = {
+    "ATTRIBUTARY_ADAPT__SESSION_SECONDS": "6",
     "ATTRIBUTARY_INGEST__SESSION_SECONDS": "6",
     "ATTRIBUTARY_MERGE__SESSION_SECONDS": "6",
     "ATTRIBUTARY_ONDEMAND__SESSION_SECONDS": "6",

@@ -1,0 +1,1 @@
+"""The bridge: topics of other systems in, native rows out."""
