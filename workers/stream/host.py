@@ -36,6 +36,9 @@ class _Boot(BootStrategy):
 class _App(faust.App):
     BootStrategy = _Boot
 
+    def _create_directories(self) -> None:
+        """Make none: tables would live there, and there are no tables."""
+
 
 @dataclass(frozen=True)
 class Hosted:
