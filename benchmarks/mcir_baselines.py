@@ -22,15 +22,11 @@ MODEL_FREE = ("MCIR-M, U", "MCIR-M, C", "CIR", "MI", "HSIC")
 OF_MODEL = ("permutation", "TreeSHAP", "SAGE")
 ABOUT = (
     "*MCIR-M, U*: unique information in nats; *MCIR-M, C*: the score, of features with a "
-    "neighbourhood; *CIR*: "
-    "|2 CIR - 1| feature by feature, which stands here for PCIR, whose definition could not be read; "
-    "*MI*: "
-    "scikit-learn's `mutual_info_regression`; *HSIC*: Gaussian kernels of the median distance, 500 "
-    "rows, as a share "
-    "of the root of both variances; *permutation*: scikit-learn's, loss of R², 5 repeats; *TreeSHAP*: "
-    "mean |value|, "
-    "the trees' own cover; *SAGE*: sage-importance, squared error, 128 permutations, 32 background "
-    "rows. Negative "
+    "neighbourhood; *CIR*: |2 CIR - 1| feature by feature, which stands here for PCIR, whose "
+    "definition could not be read; *MI*: scikit-learn's `mutual_info_regression`; *HSIC*: Gaussian "
+    "kernels of the median distance, 500 rows, as a share of the root of both variances; "
+    "*permutation*: scikit-learn's, loss of R², 5 repeats; *TreeSHAP*: mean |value|, the trees' own "
+    "cover; *SAGE*: sage-importance, squared error, 128 permutations, 32 background rows. Negative "
     "importances count as 0."
 )
 _HSIC_ROWS = 500

@@ -132,15 +132,12 @@ def section(results: dict[str, Any]) -> str:
     found = {result["estimator"]: result for result in results.values()}
     sizes = list(found["copula"]["rows"])
     parts = [
-        "For the paper's table of conditioning dimensions (31), on models of our own with exact values. "
-        "*Numbers*: 21 standard normal features, any two correlated by .7, Q = X₀ + ½E. *Coins*: X₁ "
-        "to X₂₀ are "
-        "X₀ or with 20 % its other side, Q is X₀ or with 10 % its other side. X₀ is scored given m of "
-        "the "
-        "others, whatever a screen would say. Cells: error in nats (of C without unit), mean ± standard "
-        "deviation over repetitions; an error's own standard error is that deviation by the root of "
-        "their "
-        "number, "
+        "For the paper's table of conditioning dimensions (31), on models of our own with exact "
+        "values. *Numbers*: 21 standard normal features, any two correlated by .7, Q = X₀ + ½E. "
+        "*Coins*: X₁ to X₂₀ are X₀ or with 20 % its other side, Q is X₀ or with 10 % its other side. "
+        "X₀ is scored given m of the others, whatever a screen would say. Cells: error in nats (of C "
+        "without unit), mean ± standard deviation over repetitions; an error's own standard error is "
+        "that deviation by the root of their number, "
         + ", ".join(
             f"{result['rows'][n]['repetitions']} of {name} with {int(n):,} rows"
             for name, result in found.items()
@@ -196,11 +193,9 @@ def _bias(copula: dict[str, Any], n: str) -> str:
     most, error = copula["neighbours"][-1], copula["rows"][n]["error"]
     doubt = copula["rows"][n]["spread"][0][1] / np.sqrt(copula["rows"][n]["repetitions"])
     return (
-        f"From m = 0 to {most} the copula's J grows by {error[-1][1] - error[0][1]:.4f}; sampling "
-        "alone adds m/2n = "
-        f"{most / (2 * int(n)):.4f} to first order. At m = 0 it is off by {error[0][1]:+.4f} ± "
-        f"{doubt:.4f}: ranks "
-        "take a little away from a strong dependence."
+        f"From m = 0 to {most} the copula's J grows by {error[-1][1] - error[0][1]:.4f}; sampling alone "
+        f"adds m/2n = {most / (2 * int(n)):.4f} to first order. At m = 0 it is off by "
+        f"{error[0][1]:+.4f} ± {doubt:.4f}: ranks take a little away from a strong dependence."
     )
 
 
@@ -220,16 +215,12 @@ def _beside(found: dict[str, Any], n: str) -> str:
     joint = coins["rows"][n]["error"][last][1] / coins["exact"][last][1]
     return (
         f"**Beside the paper.** Error of C with {int(n):,} rows by m (copula, `knn`, `mixed`): "
-        f"{by_size}. The "
-        f"frequencies' J is {100 * joint:.0f} % too high at m = {places[last]}, where there are more "
-        "cells than rows "
-        "and nothing is left for U. Nearest neighbours and frequencies need the method's small "
-        "neighbourhoods (one, three "
-        "or five features, of six candidates at most); the copula, which rests on correlations alone "
-        "and is right for these "
-        "numbers, would bear more. That error grows with the conditioning dimension is what such a "
-        "limit presupposes, and "
-        "holds here for all but the copula; the paper's numbers are not known."
+        f"{by_size}. The frequencies' J is {100 * joint:.0f} % too high at m = {places[last]}, where "
+        "there are more cells than rows and nothing is left for U. Nearest neighbours and frequencies "
+        "need the method's small neighbourhoods (one, three or five features, of six candidates at "
+        "most); the copula, which rests on correlations alone and is right for these numbers, would "
+        "bear more. That error grows with the conditioning dimension is what such a limit presupposes, "
+        "and holds here for all but the copula; the paper's numbers are not known."
     )
 
 

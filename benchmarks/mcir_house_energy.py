@@ -38,8 +38,7 @@ NAMES = tuple(EQUATIONS)
 COPIED = ("heating and cooling", "water heater", "dryer")
 HIDDEN = (
     "D = max(0, sin(π(h - 6)/12)); H = σ(1.5 [17 ≤ h ≤ 22] - 1.2 [9 ≤ h ≤ 16, w < 5] + .8 [w ≥ 5] + "
-    ".7E), "
-    "not among the features"
+    ".7E), not among the features"
 )
 OUTPUT = (
     "energy = heating and cooling (1 + ½V) + .8 space heater + water heater + .8 dryer + ½ washing + "

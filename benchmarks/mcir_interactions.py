@@ -168,17 +168,14 @@ def section(results: dict[str, Any]) -> str:
     sizes = list(found[0]["rows"])
     failed = next((result["failed"] for result in found if result["failed"]), None)
     parts = [
-        "For the paper's failure case of higher order (39), on games of our own: its text could not "
-        "be had. 12 independent "
-        "standard normal features; R = ½L + ½E, L one of them.",
+        "For the paper's failure case of higher order (39), on games of our own: its text could not be "
+        "had. 12 independent standard normal features; R = ½L + ½E, L one of them.",
         table(["game", "what"], [[name, GAMES[name]] for name in _games(found)], left=2),
         "### Which screens see that A and B belong together",
         "The screen's measure of A and B, and the largest of any two features that have nothing to do "
-        "with each other (L left "
-        "out: given the sum of two things, they depend on each other): mean ± standard deviation. "
-        "Found: share "
-        f"of repetitions in which A and B are candidates at thresholds of {THRESHOLDS[0]} (the "
-        f"default) and {THRESHOLDS[1]}.",
+        "with each other (L left out: given the sum of two things, they depend on each other): mean ± "
+        "standard deviation. Found: share of repetitions in which A and B are candidates at thresholds "
+        f"of {THRESHOLDS[0]} (the default) and {THRESHOLDS[1]}.",
         *(
             f"{int(n):,} rows, {found[0]['rows'][n]['repetitions']} repetitions:\n\n"
             + _screens(found, n)
@@ -186,13 +183,11 @@ def section(results: dict[str, Any]) -> str:
         ),
         "### What MCIR-M then says of A",
         f"Up to three neighbours, threshold {THRESHOLDS[1]}: how often B is in Φ(A), I(Q; A) and U in "
-        "nats, and A's place by U among "
-        f"the 12. Exact: I(Q; A | B), given A′ too where it is there.",
+        "nats, and A's place by U among the 12. Exact: I(Q; A | B), given A′ too where it is there.",
         *(f"{int(n):,} rows:\n\n" + _scores(found, n) for n in sizes),
         "### Beside other methods",
         f"What A and B get of all credit in %, {int(sizes[-1]):,} rows, range of {OTHERS} samples. "
-        "MCIR-M with `knn` and "
-        f"the interaction screen. {ABOUT}",
+        f"MCIR-M with `knn` and the interaction screen. {ABOUT}",
         _others(found),
         _beside(found, sizes[-1]),
     ]
@@ -273,14 +268,11 @@ def _beside(found: list[dict[str, Any]], n: str) -> str:
     )
     return (
         "**Beside the paper.** That screens of two features at a time, without the output, fail where "
-        "features "
-        f"matter only together, is the direction that is known of its table: with {int(n):,} rows "
-        f"{text}. Where "
-        "a pair is missed each of the two looks like noise, marginally and given its neighbours. The "
-        "way out here is the "
-        "`interaction` screen, with an estimator that is not the copula, which sees no interaction "
-        "even with the "
-        "right neighbour; what only three features show together stays hidden from it too."
+        f"features matter only together, is the direction that is known of its table: with {int(n):,} "
+        f"rows {text}. Where a pair is missed each of the two looks like noise, marginally and given "
+        "its neighbours. The way out here is the `interaction` screen, with an estimator that is not "
+        "the copula, which sees no interaction even with the right neighbour; what only three features "
+        "show together stays hidden from it too."
     )
 
 

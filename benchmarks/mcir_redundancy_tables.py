@@ -21,22 +21,17 @@ def section(results: dict[str, Any]) -> str:
     first = chains[0]
     parts = [
         "For the paper's tables on redundancy (8, 26 and 27) and on its lightweight samples. Its text "
-        "could not be had: the household "
-        "is ours, with the features that its authors' public description names, and the paper's "
-        "numbers cannot "
-        "stand beside these.",
+        "could not be had: the household is ours, with the features that its authors' public "
+        "description names, and the paper's numbers cannot stand beside these.",
         "### Against exact values",
-        "Q = X₁ + ½X₃ + ε, Var ε = ¼, X₂ = αX₁ + √(1 - α²)E: X₂ says nothing that X₁ does not. Φ(1) "
-        f"= {{2}}, "
-        f"Φ(2) = Φ(3) = {{1}}, {first['rows']:,} rows, {first['repetitions']} repetitions: exact "
-        "score, mean ± standard "
-        "deviation, and the share of 95 % intervals that hold it (to .001, because at a bound an "
-        "interval has no width).",
+        "Q = X₁ + ½X₃ + ε, Var ε = ¼, X₂ = αX₁ + √(1 - α²)E: X₂ says nothing that X₁ does not. Φ(1) = "
+        f"{{2}}, Φ(2) = Φ(3) = {{1}}, {first['rows']:,} rows, {first['repetitions']} repetitions: exact "
+        "score, mean ± standard deviation, and the share of 95 % intervals that hold it (to .001, "
+        "because at a bound an interval has no width).",
         _chain(chains),
-        "The credit of X₂ as a share of that of X₁, mean of "
-        f"{len(first['copy']['CIR'])} samples; methods that need a model explain one of trees that "
-        "learnt Q. Exact: 0 "
-        "of unique information, and of marginal information I(Q; X₂)/I(Q; X₁).",
+        f"The credit of X₂ as a share of that of X₁, mean of {len(first['copy']['CIR'])} samples; "
+        "methods that need a model explain one of trees that learnt Q. Exact: 0 of unique information, "
+        "and of marginal information I(Q; X₂)/I(Q; X₁).",
         _chain_shares(chains),
         "### The household",
         f"{homes[0]['rows']:,} rows that 200 trees of depth 4 have not seen (they learnt as many others"
@@ -46,32 +41,28 @@ def section(results: dict[str, Any]) -> str:
         table(["feature", "is"], [[name, what] for name, what in house.EQUATIONS.items()], left=2),
         f"Methods: {ABOUT}",
         "Importances: C as it is, of all others the share of the sum over features in %, mean ± "
-        "standard deviation over "
-        "households. Φ is that of the first; a feature without one is not ranked by C.",
+        "standard deviation over households. Φ is that of the first; a feature without one is not "
+        "ranked by C.",
         _importances(homes),
         "### Near-duplicates",
-        f"A copy ρz + √(1 - ρ²)E of each of {_listed([f'*{name}*' for name in house.COPIED])} is "
-        "added (z the feature in standard form), the model "
-        "learns anew. Original | copy: the credit of each in % of what the feature had before, mean "
-        "over the three "
-        "features and the households. 100 | 0 leaves the copy without credit, 100 | 100 counts it "
-        "twice, 50 | 50 "
-        "divides, 0 | 0 says that neither is unique.",
+        f"A copy ρz + √(1 - ρ²)E of each of {_listed([f'*{name}*' for name in house.COPIED])} is added "
+        "(z the feature in standard form), the model learns anew. Original | copy: the credit of each "
+        "in % of what the feature had before, mean over the three features and the households. 100 | 0 "
+        "leaves the copy without credit, 100 | 100 counts it twice, 50 | 50 divides, 0 | 0 says that "
+        "neither is unique.",
         _copies(homes),
         "### How steady the rankings are",
         "Kendall's τ and Jaccard's overlap of the first eight between any two households (new rows, a "
-        "new model), and τ between the "
-        "rankings of the 20 features without and with copies beside them, in the same household; mean "
-        "± standard deviation.",
+        "new model), and τ between the rankings of the 20 features without and with copies beside "
+        "them, in the same household; mean ± standard deviation.",
         _steadiness(homes),
         "### Light samples",
         f"MCIR-M on a share of {light['rows']:,} rows beside all of them, the energy as output, "
-        f"{light['repetitions']} "
-        "repetitions; *anew*: screening and Auto-Φ on the light sample too; *kept*: the "
-        "neighbourhoods of the full "
-        "sample. C: among features that both rank. Mean ± standard deviation.",
+        f"{light['repetitions']} repetitions; *anew*: screening and Auto-Φ on the light sample too; "
+        "*kept*: the neighbourhoods of the full sample. C: among features that both rank. Mean ± "
+        "standard deviation.",
         _light(light),
-        _beside(chains, homes, light),
+        _beside(homes, light),
     ]
     if failed:
         parts.append(f"MI, permutation, TreeSHAP and SAGE: {failed}")
@@ -219,7 +210,7 @@ def _light(light: dict[str, Any]) -> str:
     return table(head, lines)
 
 
-def _beside(chains: list[Any], homes: list[Any], light: dict[str, Any]) -> str:
+def _beside(homes: list[Any], light: dict[str, Any]) -> str:
     """Say of each direction that the paper's abstract names whether it is found here."""
     rhos = list(homes[0]["rho"])
     near, exact = _NEAR if _NEAR in rhos else rhos[0], rhos[-1]
@@ -228,14 +219,11 @@ def _beside(chains: list[Any], homes: list[Any], light: dict[str, Any]) -> str:
     copies = [_credit(homes, rho, "MCIR-M, C", "copy") for rho in (near, exact)]
     parts = [
         "**Beside the paper**, of which the abstract is public. *The score collapses to zero when a "
-        "feature is redundant*: "
-        "found, with the exact values above, and on the household C of the original is at "
-        f"{collapse[0]:.0f} % and of "
-        f"the copy at {copies[0]:.0f} % with ρ = {near}, at {collapse[1]:.0f} % and {copies[1]:.0f} % "
-        f"with ρ = {exact}. "
-        "What the abstract leaves out: the original collapses with its copy, so that C alone no "
-        "longer tells that the two "
-        "matter; J and the marginal do."
+        "feature is redundant*: found, with the exact values above, and on the household C of the "
+        f"original is at {collapse[0]:.0f} % and of the copy at {copies[0]:.0f} % with ρ = {near}, at "
+        f"{collapse[1]:.0f} % and {copies[1]:.0f} % with ρ = {exact}. What the abstract leaves out: the "
+        "original collapses with its copy, so that C alone no longer tells that the two matter; J and "
+        "the marginal do."
     ]
     others = [name for name in names if not name.startswith("MCIR")]
     credit = {
@@ -267,28 +255,25 @@ def _beside(chains: list[Any], homes: list[Any], light: dict[str, Any]) -> str:
     lead = max(others, key=beside.__getitem__)
     parts.append(
         f"*More stable rankings than others*: {agree} between households: τ is {tau['MCIR-M, U']:.2f} "
-        "for U and "
-        f"{tau['MCIR-M, C']:.2f} for C"
+        f"for U and {tau['MCIR-M, C']:.2f} for C"
         + (
             f", higher for {', '.join(f'{name} ({tau[name]:.2f})' for name in better)}."
             if better
             else ", lower for all others."
         )
         + " Where unique information is small its order is chance, and neighbourhoods are chosen anew "
-        "in each. "
-        f"Beside near-duplicates (ρ = {near}) the ranking of the others' kind is steadiest for {lead} "
-        f"({beside[lead]:.2f}), and "
-        f"τ is {beside['MCIR-M, U']:.2f} for U and {beside['MCIR-M, C']:.2f} for C: a method that "
-        "counts every feature by itself "
-        "cannot be moved by copies, and one that asks what is unique must be."
+        f"in each. Beside near-duplicates (ρ = {near}) the ranking of the others' kind is steadiest for "
+        f"{lead} ({beside[lead]:.2f}), and τ is {beside['MCIR-M, U']:.2f} for U and "
+        f"{beside['MCIR-M, C']:.2f} for C: a method that counts every feature by itself cannot be moved "
+        "by copies, and one that asks what is unique must be."
     )
     quarter = light["fractions"].get("0.25", next(iter(light["fractions"].values())))
     share = quarter["kept, U, head"][0]
     within = 2 * share / (1 + share)
     parts.append(
         "*Light samples keep more than 95 % of the top features*: with a quarter of the rows, the "
-        "neighbourhoods kept and U, the "
-        f"first eight overlap by {share:.2f} in Jaccard's measure, about {100 * within:.0f} % of the "
+        f"neighbourhoods kept and U, the first eight overlap by {share:.2f} in Jaccard's measure, about "
+        f"{100 * within:.0f} % of the "
         "eight: " + ("found." if within >= 0.95 else "not reached here.")
     )
     return " ".join(parts)

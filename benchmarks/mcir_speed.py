@@ -53,15 +53,13 @@ def section(results: dict[str, Any]) -> str:
     parts = [
         f"{last['rows']:,} rows, features in tens that share a latent factor, the outputs of one model: "
         "100 trees of depth 6 by XGBoost (without peers the target itself). The copula estimator, "
-        "Pearson's "
-        f"screen, {last['bootstraps']} resamples for the sizes 1, 3 and 5, which also give the "
-        "intervals. "
-        "Processor time of one core, the median of the repeats; on the wall in brackets.",
+        f"Pearson's screen, {last['bootstraps']} resamples for the sizes 1, 3 and 5, which also give "
+        "the intervals. Processor time of one core, the median of the repeats; on the wall in "
+        "brackets.",
         _floors(last),
         "For the paper's tables of runtime (17, 29, 38). It reports 5.8 s for screening, calibration "
-        "and scoring of 561 "
-        "features and 2,000 rows, and 451 s in another of its tables, on a machine that is not known "
-        "here.",
+        "and scoring of 561 features and 2,000 rows, and 451 s in another of its tables, on a machine "
+        "that is not known here.",
         _stages(found),
         "`everything` is one call of `mcir`; the stages are its parts, called one by one, and give the "
         f"same scores (largest difference {max(result['apart'] for result in found):.0e}).",
@@ -70,11 +68,9 @@ def section(results: dict[str, Any]) -> str:
         parts += [
             _beside(found),
             "They answer different questions. TreeSHAP explains each row, from the trees themselves: "
-            "here "
-            "all rows, with the trees' own cover as the background. Permutation importance asks the "
-            "model anew, five times a feature. MCIR-M sees rows and outputs alone, and its time does "
-            "not "
-            "depend on the model. Training is not in any of the times.",
+            "here all rows, with the trees' own cover as the background. Permutation importance asks "
+            "the model anew, five times a feature. MCIR-M sees rows and outputs alone, and its time "
+            "does not depend on the model. Training is not in any of the times.",
         ]
     parts += [f"Not measured: {reason}" for reason in failed]
     return "\n\n".join(parts)
