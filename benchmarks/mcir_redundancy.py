@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from attributary.workers.explainers.estimators import Columns
+from attributary.workers.explainers.gaussian_copula import DEFAULT_RIDGE
 from attributary.workers.explainers.mcir import coefficient, mcir
 from attributary.workers.maths.agreement import jaccard_at_k, kendall_tau
 from benchmarks import mcir_house_energy as house
-from benchmarks.mcir_baselines import explain, methods
+from benchmarks.mcir_baselines import Explained, explain, methods
 from benchmarks.mcir_distributions import covariance, gaussian_information
-from benchmarks.mcir_redundancy_tables import figures, section
+from benchmarks.mcir_redundancy_tables import BY_DISTANCE, figures, section
 from benchmarks.suite import Options, Suite
 
-ROWS, SEEDS, RESAMPLES = 2000, 5, 20
+ROWS, SEEDS, RESAMPLES = 2000, 4, 20
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 CHAIN_REPETITIONS, CHAIN_RESAMPLES, CHAIN_SEEDS = 50, 50, 2
 RHOS = (0.8, 0.9, 0.95, 0.99, 1.0)
@@ -115,14 +117,30 @@ def energy(seed: int, options: Options) -> dict[str, Any]:
             before, after = base.scores[name], one.scores[name]
             if name == "MCIR-M, C":
                 before, after = base.found.score, one.found.score
-            scale = np.maximum(before[columns], 1e-300)
             entry[name] = {
-                "original": (after[columns] / scale).tolist(),
-                "copy": (after[d:] / scale).tolist(),
+                "before": before[columns].tolist(),
+                "original": after[columns].tolist(),
+                "copy": after[d:].tolist(),
                 "tau": kendall_tau(base.scores[name], one.scores[name][:d]),
             }
         result["rho"][str(rho)] = entry
+    before = _by_distance(X[rows:], base, columns)
+    for rho, (wide, _), one in zip(rhos, tables[1:], copied, strict=True):
+        after = _by_distance(wide[rows:], one, [*columns, *range(d, wide.shape[1])])
+        result["rho"][str(rho)][BY_DISTANCE] = {
+            "before": before.tolist(),
+            "original": after[: len(columns)].tolist(),
+            "copy": after[len(columns) :].tolist(),
+        }
     return result
+
+
+def _by_distance(X: Any, one: Explained, features: list[int]) -> Any:
+    """Return C of some features by nearest neighbours, with the neighbourhoods that the copula found."""
+    d = X.shape[1]
+    columns = Columns(X, one.outputs[:, None], ["continuous"] * (d + 1), DEFAULT_RIDGE)
+    found = [columns.information(i, one.found.neighbourhoods[i], "knn") for i in features]
+    return coefficient([f.unique for f in found], [f.joint for f in found])
 
 
 def _plain(values: Any) -> list[float | None]:
