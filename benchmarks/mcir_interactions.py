@@ -255,24 +255,32 @@ def _others(found: list[dict[str, Any]]) -> str:
 
 
 def _beside(found: list[dict[str, Any]], n: str) -> str:
-    """Say in which games which screen finds the pair."""
-    seen: dict[str, list[str]] = {screen: [] for screen in SCREENS}
-    for result in found:
-        for screen, entry in result["rows"][n]["screens"].items():
-            if entry["mean"][3] > 0.5:
-                seen[screen].append(result["game"])
-    text = ". ".join(
-        f"`{screen}` finds the pair at {THRESHOLDS[1]} in "
-        f"{', '.join(games) if games else 'none of them'}"
-        for screen, games in seen.items()
+    """Say in which games which screen finds the pair, and what the estimators make of it."""
+
+    def seen(screen: str, place: int) -> str:
+        games = [
+            f"*{result['game']}*"
+            for result in found
+            if result["rows"][n]["screens"][screen]["mean"][place] > 0.5
+        ]
+        return ", ".join(games) or "none"
+
+    pairwise = [screen for screen in SCREENS if seen(screen, 3) == "none"]
+    others = [screen for screen in SCREENS if screen not in pairwise]
+    text = f"with {int(n):,} rows the pair is found in no game by " + ", ".join(
+        f"`{screen}`" for screen in pairwise
     )
+    for screen in others:
+        text += f"; by `{screen}` in {seen(screen, 3)} at {THRESHOLDS[1]}, in {seen(screen, 2)} at "
+        text += f"{THRESHOLDS[0]}, the default"
     return (
         "**Beside the paper.** That screens of two features at a time, without the output, fail where "
-        f"features matter only together, is the direction that is known of its table: with {int(n):,} "
-        f"rows {text}. Where a pair is missed each of the two looks like noise, marginally and given "
-        "its neighbours. The way out here is the `interaction` screen, with an estimator that is not "
-        "the copula, which sees no interaction even with the right neighbour; what only three features "
-        "show together stays hidden from it too."
+        f"features matter only together, is the direction that is known of its table: {text}. Where a "
+        "pair is missed, U has only what each says alone, which is nothing for signs. The way out is "
+        f"the `interaction` screen with a threshold of {THRESHOLDS[1]}, above what unrelated pairs "
+        "reach with so many rows, and an estimator that is not the copula, which sees little or "
+        "nothing of an interaction even with the right neighbour. What only three features show "
+        "together stays hidden from it too."
     )
 
 

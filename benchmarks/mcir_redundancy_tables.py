@@ -225,18 +225,15 @@ def _beside(homes: list[Any], light: dict[str, Any]) -> str:
     collapse, collapsed = (
         [_credit(homes, rho, name, "original") for rho in (near, exact)] for name in by
     )
-    wide = max(rhos[:-1], key=lambda rho: _credit(homes, rho, "MCIR-M, C", "copy"))
+    most = [max(_credit(homes, rho, name, "copy") for rho in rhos) for name in by]
     parts = [
         "**Beside the paper**, of which the abstract is public. *The score collapses to zero when a "
         "feature is redundant*: found, with the exact values above, and on the household C of the "
         f"original falls to {collapse[0]:.0f} % with ρ = {near} and {collapse[1]:.0f} % with ρ = "
         f"{exact} under the copula, to {collapsed[0]:.0f} % and {collapsed[1]:.0f} % by nearest "
-        "neighbours. What the abstract leaves out: the original collapses with its copy, so that C "
-        "alone no longer tells that the two matter; J and the marginal do. And the copula credits the "
-        f"copy with {_credit(homes, wide, 'MCIR-M, C', 'copy'):.0f} % at ρ = {wide}, nearest neighbours "
-        f"with {_credit(homes, wide, BY_DISTANCE, 'copy'):.0f} %: noise is added in the feature's "
-        "units, and the dependence of a skewed feature on itself with noise is not a Gaussian "
-        "copula's.",
+        f"neighbours; the copy gets at most {most[0]:.0f} % under the copula and {most[1]:.0f} % by "
+        "nearest neighbours, with any ρ. What the abstract leaves out: the original collapses with its "
+        "copy, so that C alone no longer tells that the two matter; J and the marginal do.",
     ]
     others = [name for name in names if not name.startswith("MCIR")]
     credit = {
@@ -259,7 +256,10 @@ def _beside(homes: list[Any], light: dict[str, Any]) -> str:
         )
         if group
     )
-    parts.append(text + ".")
+    text += ". An exact copy gets nothing from trees that take the first of equal columns."
+    parts.append(
+        text if any(name in OF_MODEL for name in others) else text.rpartition(". ")[0] + "."
+    )
     tau = {name: float(np.mean(_between(homes, name)[0])) for name in names}
     beside = {name: float(np.mean(_beside_copies(homes, near, name))) for name in names}
     own = max(("MCIR-M, U", "MCIR-M, C"), key=tau.__getitem__)
