@@ -24,6 +24,7 @@ _KINDS = {
 }
 _BLOCK_BYTES = 4 * 2**20
 _BATCH_ROWS = 16_384
+_READ_BYTES = 2**20
 
 Reject = Callable[[str], None]
 
@@ -146,7 +147,8 @@ class ParquetFile:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._file = pa.parquet.ParquetFile(path)
+            # By default Arrow reads all row groups ahead, and holds the whole file at its end.
+            self._file = pa.parquet.ParquetFile(path, pre_buffer=False, buffer_size=_READ_BYTES)
         except (pa.ArrowException, OSError) as error:
             raise ConfigurationError(f"{path} cannot be read as Parquet: {error}") from None
         self.schema = self._file.schema_arrow

@@ -167,8 +167,8 @@ def publish(
       attributary publish flights.csv --model delays --outputs predicted --time-column departed
       attributary publish rows.parquet --model churn --outputs p0,p1 --rate 2000
       attributary publish rows.jsonl --model churn
-      attributary publish --query "SELECT * FROM 'logs/*.parquet' WHERE day > '2026-01-01' ORDER BY at"
-                          --model churn --outputs score --time-column at --time-zone Europe/Berlin
+      attributary publish --query "SELECT * FROM 'logs/*.parquet' WHERE day > '2026-01-01' ORDER BY served_at"
+                          --model churn --outputs score --time-column served_at --time-zone Europe/Berlin
       attributary publish kserve.jsonl --format kserve --model churn --outputs p1
     """
     from attributary.service.columns import Choice

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 from merge_stream import START, Stream, feed
@@ -21,6 +23,7 @@ from attributary.service import baseline as module
 from attributary.service.baseline import BaselineJob, MadeBaseline, make_baseline
 from attributary.service.cli import cli
 from attributary.service.columns import Choice
+from attributary.service.table_files import ParquetFile
 from attributary.workers.maths.cir import cir
 from attributary.workers.ondemand.policy import LoadPolicy
 from attributary.workers.stream.layout import Layout
@@ -355,6 +358,21 @@ def test_a_wide_model_keeps_coarser_digests(tmp_path: Path) -> None:
     known = np.sort(frame.x7)
     median = sample.x_digests.quantile([0.5])[0, 7]
     assert np.searchsorted(known, median) / 600 == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_parquet_file_is_not_held_whole(tmp_path: Path) -> None:
+    """Arrow reads ahead by default, every row group of the file."""
+    path = tmp_path / "long.parquet"
+    part = pa.table({f"x{i}": np.random.default_rng(i).standard_normal(20_000) for i in range(20)})
+    with pa.parquet.ParquetWriter(path, part.schema) as writer:
+        for _ in range(12):
+            writer.write_table(part)
+    before = most = pa.total_allocated_bytes()
+    file = ParquetFile(path)
+    for _ in file.batches(part.column_names):
+        most = max(most, pa.total_allocated_bytes())
+    assert file.progress() == (240_000, 240_000)
+    assert most - before < path.stat().st_size / 3
 
 
 def test_the_command_writes_a_card_that_register_takes(tmp_path: Path) -> None:
