@@ -28,6 +28,7 @@ _FOLLOWED = (
     "docs/operate.md",
     "docs/messages.md",
     "docs/baseline.md",
+    "docs/backfill.md",
 )
 #: Pages whose examples another test runs.
 _ELSEWHERE = {"docs/models.md": "tests/models/test_models_page.py"}
@@ -148,9 +149,26 @@ def _train_churn(folder: Path) -> Any:
         ],
         "outputs": ["score"],
     }
+    _write_log(folder, table)
     (folder / "models").mkdir()
     for place in (folder, folder / "models"):
         model.save_model(place / "churn.ubj")
     (folder / "churn.json").write_text(json.dumps(card))
     (folder / "row.json").write_text(json.dumps(_SEEN))
     return model
+
+
+def _write_log(folder: Path, table: pd.DataFrame) -> None:
+    """Write the served rows with their times: rows.parquet, log.duckdb, and logs/ beside customers.csv."""
+    import duckdb
+
+    now = pd.Timestamp.now("UTC").floor("s").tz_localize(None)
+    rows = table[["age", "plan", "score"]].head(100).assign(id=[f"c{n}" for n in range(100)])
+    rows["served_at"] = now - pd.to_timedelta(range(100, 0, -1), unit="s")
+    rows[["age", "plan", "score", "served_at"]].to_parquet(folder / "rows.parquet")
+    rows[["id", "plan"]].to_csv(folder / "customers.csv", index=False)
+    (folder / "logs").mkdir()
+    rows[["id", "age", "score", "served_at"]].to_parquet(folder / "logs" / "today.parquet")
+    with duckdb.connect(folder / "log.duckdb") as log:
+        log.register("served", rows.drop(columns="id").assign(day=pd.Timestamp("2026-02-01")))
+        log.execute("CREATE TABLE predictions AS FROM served")
