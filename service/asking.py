@@ -21,9 +21,11 @@ from attributary.schemas.explanation import Explanation, McirResult, OrdShapResu
 from attributary.schemas.request import Instance, MethodName, StreamWindow
 from attributary.service.explainer import Explainer
 from attributary.service.explanation_tables import explanation_view
-from attributary.service.information_pictures import information_html
+from attributary.service.information_pictures import information_parts
 from attributary.service.instance_files import read_instances
-from attributary.service.order_pictures import order_html
+from attributary.service.order_pictures import order_parts
+from attributary.service.picture_sheet import check_file
+from attributary.service.picture_sheet import save as save_picture
 from attributary.service.printable import printable
 from attributary.service.reach import require_broker
 from attributary.service.registry import find_card
@@ -64,7 +66,7 @@ def ask(
 ) -> int:
     """Ask, print the answer, and return the exit code: 0 for a result, else 1.
 
-    ``save`` is an HTML file to draw the answer into (ordshap, mcir-m).
+    ``save`` is a file *.html or *.png to draw the answer into (ordshap, mcir-m).
 
     ConfigurationError: what was given cannot be sent. BrokerError, NoAnswerError: nobody answers.
     """
@@ -83,21 +85,21 @@ def ask(
         )
     if question.background is not None and question.window is not None and not question.sample:
         raise ConfigurationError("--background and --window both name the background: choose one")
-    if save is not None and (question.method not in _DRAWN or save.suffix != ".html"):
-        raise ConfigurationError(
-            f"--save draws what --method {' or '.join(_DRAWN)} answers into a file *.html, got "
-            f"{str(save)!r} for {question.method}"
-        )
+    if save is not None:
+        if question.method not in _DRAWN:
+            raise ConfigurationError(
+                f"--save draws what --method {' or '.join(_DRAWN)} answers, got {question.method}"
+            )
+        check_file(save)
     window = parse_window(question.window)
     parameters = _parameters(question.parameters)
     require_broker(settings.connection)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     answer = asyncio.run(_ask(settings, question, window, parameters, quiet=as_json))
     if save is not None and isinstance(answer.result, OrdShapResult):
-        save.write_text(order_html(answer.result, f"OrdShap: {question.model}"), encoding="utf-8")
+        save_picture(save, f"OrdShap: {question.model}", order_parts(answer.result))
     if save is not None and isinstance(answer.result, McirResult):
-        page = information_html(answer.result, f"MCIR-M: {question.model}")
-        save.write_text(page, encoding="utf-8")
+        save_picture(save, f"MCIR-M: {question.model}", information_parts(answer.result))
     if as_json:
         print(answer.to_bytes().decode(), flush=True)
     elif answer.outcome == "result":

@@ -1,53 +1,36 @@
-"""Pictures of MCIR-M: scores with their intervals as bars, as SVG in one HTML file."""
+"""Pictures of MCIR-M: scores with their intervals as bars, as SVG."""
 
 from __future__ import annotations
 
 from html import escape
 
 from attributary.schemas.explanation import McirResult, UniqueInformation
+from attributary.service.picture_sheet import Part, Picture, Words, picture
 from attributary.service.printable import printable
 
 #: Sizes in pixels, and the most bars of one picture.
 _LABEL, _ROW, _WIDTH, _MOST = 190, 18, 420, 60
 
-_HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-body {{ font: 14px/1.45 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; color: #222 }}
-svg {{ display: block; margin: .6rem 0 1.6rem; max-width: 100% }}
-svg text {{ font: 11px system-ui, sans-serif; fill: #222 }}
-.own {{ fill: #2166ac }} .doubt {{ fill: #9bb8d3 }}
-.error {{ stroke: #222 }} .grid {{ stroke: #ccc }}
-</style></head><body><h1>{title}</h1>
-"""
 
-
-def information_html(result: McirResult, title: str) -> str:
-    """Return one HTML page that needs nothing else: the scores, and what is not ranked."""
+def information_parts(result: McirResult) -> list[Part]:
+    """Return what there is to see: the scores, and what is not ranked."""
     ranked = [one for one in result.features if one.ranked]
     others = [one for one in result.features if not one.ranked]
     names = printable(", ".join(result.outputs[:10]), 200)
-    parts = [
-        _HEAD.format(title=escape(printable(title))),
-        f"<p>{result.rows:,} rows, output {escape(names)}.</p>",
-    ]
-    parts += [f"<p>{escape(note)}</p>" for note in result.notes]
-    if ranked:
-        parts += ["<h2>Unique information</h2>", _scores(ranked[:_MOST]), _more(ranked)]
-    if others:
-        parts += [
-            "<h2>Not ranked: no neighbourhood</h2>",
-            _marginals(others[:_MOST]),
-            _more(others),
-        ]
-    return "\n".join([*parts, "</body></html>\n"])
+    parts: list[Part] = [Words("note", f"{result.rows:,} rows, output {names}.")]
+    parts += [Words("note", note) for note in result.notes]
+    for heading, features, drawn in (
+        ("Unique information", ranked, _scores),
+        ("Not ranked: no neighbourhood", others, _marginals),
+    ):
+        if features:
+            parts += [Words("heading", heading), drawn(features[:_MOST])]
+            if len(features) > _MOST:
+                parts.append(Words("note", f"{len(features) - _MOST} more are not drawn."))
+    return parts
 
 
-def _more(features: list[UniqueInformation]) -> str:
-    hidden = len(features) - _MOST
-    return f"<p>{hidden} more are not drawn.</p>" if hidden > 0 else ""
-
-
-def _scores(features: list[UniqueInformation]) -> str:
+def _scores(features: list[UniqueInformation]) -> Picture:
     drawn = [_grid(len(features), 1.0)]
     for place, one in enumerate(features):
         y = place * _ROW
@@ -66,7 +49,7 @@ def _scores(features: list[UniqueInformation]) -> str:
     return _svg(len(features), "score, with its 95 % interval", drawn)
 
 
-def _marginals(features: list[UniqueInformation]) -> str:
+def _marginals(features: list[UniqueInformation]) -> Picture:
     largest = max(one.marginal for one in features)
     drawn = [_grid(len(features), largest)]
     for place, one in enumerate(features):
@@ -100,16 +83,10 @@ def _bar(y: int, share: float, kind: str, about: str) -> str:
     )
 
 
-def _svg(rows: int, name: str, parts: list[str]) -> str:
+def _svg(rows: int, name: str, parts: list[str]) -> Picture:
     width, height = _LABEL + _WIDTH + 30, rows * _ROW + 34
     foot = (
         f'<text x="{_LABEL + _WIDTH / 2:.0f}" y="{height - 4}" text-anchor="middle">'
         f"{escape(name)}</text>"
     )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(name)}" '
-        f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
-        + "".join(parts)
-        + foot
-        + "</svg>"
-    )
+    return picture(width, height, name, [*parts, foot])

@@ -1,4 +1,4 @@
-"""Pictures of OrdShap: γ as a heat map, value against position importance, as SVG in one HTML file."""
+"""Pictures of OrdShap: γ as a heat map, value against position importance, as SVG."""
 
 from __future__ import annotations
 
@@ -6,37 +6,31 @@ from collections.abc import Sequence
 from html import escape
 
 from attributary.schemas.explanation import LocalOrder, OrderImportance, OrdShapResult
+from attributary.service.picture_sheet import Part, Picture, Words, picture
 from attributary.service.printable import printable
 
 #: Sizes in pixels; a map of many positions gets narrower cells.
 _LABEL, _ROW, _WIDTH, _MARGIN = 150, 18, 620, 46
+_LINE, _LABEL_WIDTH = 12, 90
 _POSITIVE, _NEGATIVE, _NEUTRAL = (178, 24, 43), (33, 102, 172), (247, 247, 247)
 
-_HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-body {{ font: 14px/1.45 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; color: #222 }}
-svg {{ display: block; margin: .6rem 0 1.6rem; max-width: 100% }}
-svg text {{ font: 11px system-ui, sans-serif; fill: #222 }}
-.grid {{ stroke: #ccc }} .bar {{ stroke: #888 }} .dot {{ fill: #444 }}
-</style></head><body><h1>{title}</h1>
-"""
 
-
-def order_html(result: OrdShapResult, title: str) -> str:
-    """Return one HTML page that needs nothing else: a heat map and a scatter per explanation."""
-    parts = [_HEAD.format(title=escape(title))]
-    parts += [f"<p>{escape(note)}</p>" for note in result.notes]
+def order_parts(result: OrdShapResult) -> list[Part]:
+    """Return what there is to see: for each explanation a heat map and a scatter."""
+    parts: list[Part] = [Words("note", note) for note in result.notes]
     for entry in result.explanations:
         name = entry.id if entry.id is not None else f"instance {entry.instance}"
-        heading = printable(f"{name}, output {entry.output}")
-        parts.append(f"<h2>{escape(heading)}</h2>")
+        parts.append(Words("heading", printable(f"{name}, output {entry.output}")))
         parts.append(
-            f"<p>Prediction {entry.prediction:.4g}; with everything masked {entry.base_value:.4g}.</p>"
+            Words(
+                "note",
+                f"Prediction {entry.prediction:.4g}; with everything masked {entry.base_value:.4g}.",
+            )
         )
         if any(feature.gamma for feature in entry.features):
             parts.append(_heat_map(entry))
         parts.append(_scatter(entry))
-    return "\n".join([*parts, "</body></html>\n"])
+    return parts
 
 
 def label(feature: OrderImportance) -> str:
@@ -47,7 +41,7 @@ def label(feature: OrderImportance) -> str:
     return printable(f"{feature.feature} = {value}")
 
 
-def _heat_map(entry: LocalOrder) -> str:
+def _heat_map(entry: LocalOrder) -> Picture:
     rows = [feature for feature in entry.features if feature.gamma]
     columns = max(len(feature.gamma or []) for feature in rows)
     largest = max((abs(c) for f in rows for c in f.gamma or [] if c is not None), default=0.0)
@@ -72,12 +66,13 @@ def _heat_map(entry: LocalOrder) -> str:
         for c in range(0, columns, step)
     ]
     middle = _LABEL + columns * width / 2
-    foot = _text(middle, height + 32, f"position (colour: worth there, ±{largest:.3g})", "middle")
-    total = _LABEL + columns * width + 10
-    return _svg(total, height + 40, "γ by feature and position", [*cells, *ticks, foot])
+    words = f"position; red raises the output there, blue lowers it, in full by {largest:.3g}"
+    foot = _text(middle, height + 32, words, "middle", 80)
+    total = max(_LABEL + columns * width + 10, middle + 170)
+    return picture(total, height + 40, "γ by feature and position", [*cells, *ticks, foot])
 
 
-def _scatter(entry: LocalOrder) -> str:
+def _scatter(entry: LocalOrder) -> Picture:
     """Value importance to the right, position importance up, bars of 1.96 standard errors."""
     points = [
         (
@@ -103,13 +98,14 @@ def _scatter(entry: LocalOrder) -> str:
         _line(across(x_low), up(0.0), across(x_high), up(0.0), "grid"),
         _line(across(0.0), up(y_low), across(0.0), up(y_high), "grid"),
     ]
-    for feature, x, y, x_error, y_error in points:
+    beside = _apart([(across(p[1]) + 5, up(p[2]) - 4) for p in points])
+    for (feature, x, y, x_error, y_error), (left, base) in zip(points, beside, strict=True):
         drawn += [
             _line(across(x - x_error), up(y), across(x + x_error), up(y), "bar"),
             _line(across(x), up(y - y_error), across(x), up(y + y_error), "bar"),
             f'<circle class="dot" cx="{across(x):.1f}" cy="{up(y):.1f}" r="3"><title>'
             f"{escape(label(feature))}: value {x:.4g}, position {y:.4g}</title></circle>",
-            _text(across(x) + 5, up(y) - 4, label(feature), "start", 24),
+            _text(left, base, label(feature), "start", 24),
         ]
     drawn += [
         _text(across(x_low), side + 26, f"{x_low:.3g}", "start"),
@@ -120,7 +116,23 @@ def _scatter(entry: LocalOrder) -> str:
         f'<text transform="translate(12 {side / 2 + 10:.0f}) rotate(-90)" text-anchor="middle">'
         "position importance</text>",
     ]
-    return _svg(_MARGIN + side + 170, side + 34, "value and position importance", drawn)
+    return picture(_MARGIN + side + 170, side + 34, "value and position importance", drawn)
+
+
+def _apart(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Move labels that start at these places up or down until they do not lie on each other, if near by."""
+    found: dict[int, tuple[float, float]] = {}
+    for number in sorted(range(len(places)), key=lambda k: places[k][::-1]):
+        left, base = places[number]
+        for step in sorted(range(-4, 5), key=abs):
+            moved = base + step * _LINE / 2
+            if all(
+                abs(left - x) > _LABEL_WIDTH or abs(moved - y) >= _LINE for x, y in found.values()
+            ):
+                base = moved
+                break
+        found[number] = (left, base)
+    return [found[number] for number in range(len(places))]
 
 
 def _range(low: Sequence[float], high: Sequence[float]) -> tuple[float, float]:
@@ -146,12 +158,3 @@ def _text(x: float, y: float, words: str, anchor: str, most: int = 60) -> str:
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _svg(width: float, height: float, name: str, parts: Sequence[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(name)}" '
-        f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">'
-        + "".join(parts)
-        + "</svg>"
-    )

@@ -73,9 +73,9 @@ import click
 @click.option(
     "--save",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    metavar="FILE.html",
+    metavar="FILE",
     help="Draw what ordshap answers (worth by position as a heat map, value against position), or "
-    "mcir-m (scores with their intervals).",
+    "mcir-m (scores with their intervals) into a file *.html or *.png; a PNG needs attributary[png].",
 )
 @click.option("--json", "as_json", is_flag=True, help="The answer as one line of JSON.")
 def explain(
@@ -109,7 +109,7 @@ def explain(
       echo '{"age": 41, "plan": "pro"}' | attributary explain --model churn --instance -
       attributary explain --model churn --instance rows.csv --background train.csv --json
       attributary explain --model churn --method mcir-m --window 24h --rows 5000 --save churn.html
-      attributary explain --model mood --sample 1 --method ordshap --parameter mask=[PAD] --save mood.html
+      attributary explain --model mood --sample 1 --method ordshap --parameter mask=[PAD] --save mood.png
 
     Exit code 0: there is a result; 1: the answer is an error, or came too late; 2: it could not be asked;
     130: taken back with Ctrl-C.

@@ -27,7 +27,8 @@ from attributary.schemas.explanation import (
 from attributary.schemas.unique_information import UNIQUE_INFORMATION, UniqueInformationRun
 from attributary.service.asking import Question, ask
 from attributary.service.explanation_tables import explanation_view
-from attributary.service.information_pictures import information_html
+from attributary.service.information_pictures import information_parts
+from attributary.service.picture_sheet import html
 from attributary.service.tailing import _items_of
 
 HOSTILE = "<b>in\x1b[31mcome</b>"
@@ -141,7 +142,7 @@ def test_what_does_not_fit_is_counted() -> None:
 
 
 def test_the_picture_is_well_formed_and_safe() -> None:
-    page = information_html(RESULT, "MCIR-M: <churn>")
+    page = html("MCIR-M: <churn>", information_parts(RESULT))
     assert "<title>MCIR-M: &lt;churn&gt;</title>" in page
     assert "<b>" not in page
     assert "\x1b" not in page
@@ -157,7 +158,7 @@ def test_the_picture_is_well_formed_and_safe() -> None:
     tip = scores[1].findtext(f"{space}title") or ""
     assert "given years, service, and so, on & on" in tip
     many = RESULT.model_copy(update={"features": [one(f"f{k}", k + 1, 0.1) for k in range(70)]})
-    assert "10 more are not drawn." in information_html(many, "m")
+    assert "10 more are not drawn." in html("m", information_parts(many))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_the_picture_is_well_formed_and_safe() -> None:
         ({"sample": 5}, "--window TIME and --rows N"),
         ({"background": Path("b.csv")}, "neither --sample nor --background"),
         ({"instance": Path("i.csv"), "window": "1h"}, "both name the rows"),
-        ({"save": Path("a.png")}, r"file \*.html, got 'a.png'"),
+        ({"save": Path("a.pdf")}, r"\*\.html or \*\.png, got 'a\.pdf'"),
     ],
 )
 def test_what_mcir_cannot_take_is_said_before_anything_is_sent(

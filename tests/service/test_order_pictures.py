@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 from attributary.schemas.explanation import LocalOrder, OrderImportance, OrdShapResult
-from attributary.service.order_pictures import order_html
+from attributary.service.order_pictures import order_parts
 from attributary.service.order_strip import extremes, strip
+from attributary.service.picture_sheet import html
 
 HOSTILE = "<script>alert('x')</script>\x1b[31m"
 
@@ -46,7 +47,7 @@ def svgs(page: str) -> list[ElementTree.Element]:
 
 
 def test_a_heat_map_with_a_cell_for_each_position_and_a_scatter() -> None:
-    page = order_html(result(), "OrdShap & more")
+    page = html("OrdShap & more", order_parts(result()))
     assert "<title>OrdShap &amp; more</title>" in page
     assert "<script" not in page
     heat, scatter = svgs(page)
@@ -71,13 +72,13 @@ def test_a_heat_map_with_a_cell_for_each_position_and_a_scatter() -> None:
 
 @pytest.mark.parametrize("columns", [1, 3, 400])
 def test_any_number_of_positions(columns: int) -> None:
-    for element in svgs(order_html(result(columns), "t")):
+    for element in svgs(html("t", order_parts(result(columns)))):
         width = float(element.get("width", "nan"))
         assert 0 < width < 1_000
 
 
 def test_least_squares_has_no_heat_map() -> None:
-    assert len(svgs(order_html(result(gamma=False), "t"))) == 1
+    assert len(svgs(html("t", order_parts(result(gamma=False))))) == 1
 
 
 def test_strips_share_their_extremes() -> None:
