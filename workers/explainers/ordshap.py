@@ -35,9 +35,9 @@ METHODS = ("permutation", "least_squares", "exact")
 #: Told (calls so far, calls at most) after every batch; what it raises ends the computation.
 Progress = Callable[[int, int], None]
 
-# By default several thousand calls for a short sequence, about ten thousand for a hundred elements.
+# By default several thousand calls for a short sequence, twenty-five thousand for a hundred elements.
 _CALLS = 4_096
-_PERMUTATIONS = (48, 512)
+_PERMUTATIONS = (96, 512)
 
 
 @dataclass(frozen=True)
