@@ -31,11 +31,15 @@ Source = tuple[str, int]
 
 @dataclass(frozen=True)
 class ModelAccount:
-    """Rows of one model over all blocks; ``rejected`` by reason."""
+    """Rows of one model over all blocks; ``rejected`` by reason.
+
+    ``thinned`` of the accepted rows are counted and left out of the sketches, in the lightweight mode.
+    """
 
     accepted: int = 0
     rejected: Mapping[str, int] = field(default_factory=dict)
     waiting: int = 0
+    thinned: int = 0
 
     @property
     def rows_rejected(self) -> int:
@@ -92,6 +96,11 @@ class Accounting:
         return sum(model.waiting for model in self.models.values())
 
     @property
+    def thinned(self) -> int:
+        """Rows accepted that the sketches leave out, all models."""
+        return sum(model.thinned for model in self.models.values())
+
+    @property
     def gaps(self) -> int:
         """Offsets between blocks that no manifest covers: anything above 0 is a loss."""
         return sum(source.gaps for source in self.sources.values())
@@ -145,10 +154,14 @@ class ManifestFold:
         return Accounting(models, sources)
 
 
-def _coverage(manifest: Manifest) -> tuple[int, bool, int]:
-    """Order manifests of one block. With equal offsets fewer waiting rows and a seal are news."""
+def _coverage(manifest: Manifest) -> tuple[int, bool, int, int]:
+    """Order manifests of one block. With equal offsets fewer waiting rows and a seal are news.
+
+    Of two owners' that sketch other fractions of the same rows merge takes the larger.
+    """
     waiting = sum(model.waiting for model in manifest.models.values())
-    return manifest.upto, manifest.sealed, -waiting
+    thinned = sum(model.thinned for model in manifest.models.values())
+    return manifest.upto, manifest.sealed, -waiting, -thinned
 
 
 def _uncut(blocks: Mapping[int, Manifest]) -> dict[int, Manifest]:
@@ -169,7 +182,10 @@ def _add_models(models: dict[str, ModelAccount], manifest: Manifest) -> None:
         for reason, rows in count.rejected.items():
             rejected[reason] = rejected.get(reason, 0) + rows
         models[name] = ModelAccount(
-            before.accepted + count.rows_accepted, rejected, before.waiting + count.waiting
+            before.accepted + count.rows_accepted,
+            rejected,
+            before.waiting + count.waiting,
+            before.thinned + count.thinned,
         )
 
 

@@ -14,6 +14,7 @@ from attributary.service.embedded import EmbeddedBroker
 from attributary.service.settings import Settings
 from attributary.service.supervisor import Supervisor
 from attributary.service.topics import create_topics
+from attributary.service.words import left_out
 
 _READY_SECONDS = 60.0
 # A stop takes at most ten seconds: the drain, the workers, the account, and the broker's own second.
@@ -134,7 +135,7 @@ class Pipeline:
 def _account(rows: Accounting | None) -> str:
     if rows is None:
         return "the accounting could not be read"
-    text = f"{rows.accepted:,} accepted, {rows.rejected:,} rejected"
+    text = f"{rows.accepted:,} accepted{left_out(rows.thinned)}, {rows.rejected:,} rejected"
     if rows.settled:
         return f"{text}, all that was published"
     return f"{text}, {rows.waiting:,} waiting, {rows.lag:,} messages not read"

@@ -136,11 +136,12 @@ def _add_drift(table: Table, place: str, column: ColumnDrift) -> None:
 
 
 def _accounting(found: Accounting) -> Text:
-    rejected = sum(found.rows_rejected.values())
+    rejected, thinned = sum(found.rows_rejected.values()), found.rows_thinned
     reasons = ", ".join(f"{printable(r)} {n:,}" for r, n in sorted(found.rows_rejected.items()))
     return Text(
         f"accepted {found.rows_accepted:,}, rejected {rejected:,}"
         f"{f' ({reasons})' if reasons else ''}, late {found.rows_late:,}, gaps {found.gaps:,}"
+        f"{f', of this window {thinned:,} left out of the scores' if thinned else ''}"
         f"; {_offsets(found.offsets)}",
         style="red" if found.gaps else "dim",
     )

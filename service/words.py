@@ -1,4 +1,4 @@
-"""Windows, lengths of time and event times in words."""
+"""Windows, rows, lengths of time and event times in words."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def duration(seconds: float) -> str:
             count = int(seconds // length)
             return f"{count} {unit}{'' if count == 1 else 's'}"
     return f"{seconds:g} s"
+
+
+def left_out(rows: int) -> str:
+    """Return in brackets how many of the rows just named no score rests on; nothing where it is none."""
+    return f" ({rows:,} of them left out of the scores, lightweight mode)" if rows else ""
 
 
 def moment(milliseconds: int) -> str:

@@ -40,6 +40,7 @@ def replay(start: datetime | None, end: datetime | None, into: str) -> None:
     from attributary.service.global_options import current_settings
     from attributary.service.logs import configure_logging
     from attributary.service.topics import check_topics, create_topics
+    from attributary.service.words import left_out
     from attributary.workers.stream.replay import Replayed, Stretch
     from attributary.workers.stream.replay import replay as run
 
@@ -72,8 +73,9 @@ def replay(start: datetime | None, end: datetime | None, into: str) -> None:
     with Progress(*columns, transient=True) as progress:
         done = asyncio.run(go(progress))
     click.echo(
-        f"replayed {done.records:,} messages: {done.accepted:,} rows accepted, {done.rejected:,} "
-        f"rejected, {done.messages:,} results in {target.attributions} and {target.drift}"
+        f"replayed {done.records:,} messages: {done.accepted:,} rows accepted"
+        f"{left_out(done.thinned)}, {done.rejected:,} rejected, {done.messages:,} results in "
+        f"{target.attributions} and {target.drift}"
     )
 
 

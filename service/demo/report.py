@@ -8,7 +8,7 @@ from attributary.schemas.attribution import WindowAttribution
 from attributary.service.demo.check import Difference, compare
 from attributary.service.demo.dataset import Dataset
 from attributary.service.demo.session import Outcome
-from attributary.service.words import describe_window
+from attributary.service.words import describe_window, left_out
 
 # A run that was interrupted must be gone within seconds: more rows than this are not computed again.
 _HURRIED_ROWS = 60_000
@@ -36,7 +36,7 @@ def _accounting(outcome: Outcome, console: Console) -> bool:
     exact = counted == outcome.published and books.settled and not outcome.unpublished
     console.print(
         f"rows published {outcome.published:,} {'=' if exact else '≠'} "
-        f"accepted {books.accepted:,} + rejected {books.rejected:,}"
+        f"accepted {books.accepted:,}{left_out(books.thinned)} + rejected {books.rejected:,}"
         f"{': exact' if exact else ''}"
     )
     for reason, rows in sorted(books.rejected_by_reason.items()):

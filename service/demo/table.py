@@ -28,7 +28,7 @@ from attributary.service.cells import (
     worst,
 )
 from attributary.service.latest import Latest
-from attributary.service.words import describe_window, moment
+from attributary.service.words import describe_window, left_out, moment
 
 WIDTH = 100
 NAME_WIDTH, GROUP_WIDTH = 20, 12
@@ -80,6 +80,7 @@ def _progress(view: View) -> Text:
         f" · {view.published:,} of {view.total:,} rows published · {view.rate:,.0f} rows/s\n"
     )
     text.append(f"{counts.accepted:,} accepted", style="green")
+    text.append(left_out(counts.thinned), style="yellow")
     text.append(" · ")
     text.append(f"{counts.rejected:,} rejected", style="red" if counts.rejected else "")
     text.append(f" ({reasons})" if reasons else "")

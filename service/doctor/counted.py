@@ -11,6 +11,7 @@ from attributary.schemas.topics import Topics
 from attributary.service.accounting import Accounting, AccountingReader, ModelAccount
 from attributary.service.doctor.finding import Finding, fail, ok, warn
 from attributary.service.printable import printable
+from attributary.service.words import left_out
 
 _WATCHED_SECONDS = 2.5
 _REJECTED_WARN, _REJECTED_FAIL = 0.01, 0.25
@@ -72,7 +73,8 @@ def check_accounting(accounting: Accounting) -> list[Finding]:
         found.append(
             ok(
                 "accounting",
-                f"{accounting.accepted:,} rows accepted, {accounting.rejected:,} rejected, no gap",
+                f"{accounting.accepted:,} rows accepted{left_out(accounting.thinned)}, "
+                f"{accounting.rejected:,} rejected, no gap",
             )
         )
     return found

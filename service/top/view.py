@@ -151,7 +151,8 @@ def _books(model: ModelBoard, now: int) -> Text:
     text.append(f" · {books.rows_late:,} late", "yellow" if books.rows_late else "")
     text.append(f" · {books.gaps:,} gaps", "bold red" if books.gaps else "")
     if books.fractions and min(books.fractions) < 1:
-        text.append(f" · sketched at {min(books.fractions):.0%}", "yellow")
+        share = f" · sketched at {min(books.fractions):.0%}"
+        text.append(f"{share}, {books.rows_thinned:,} of the window's rows left out", "yellow")
     text.append(f" · told {about((now - message.computed_at) / 1000)} ago", "dim")
     return text
 

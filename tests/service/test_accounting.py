@@ -48,6 +48,22 @@ def folded(
     return fold.accounting(log)
 
 
+def test_rows_that_sketches_leave_out_are_told_apart() -> None:
+    light = {"m": ModelCount(accepted={0: 40}, fraction=0.25, thinned=29)}
+    full = {
+        "m": ModelCount(accepted={0: 7}),
+        "n": ModelCount(accepted={0: 2}, fraction=0.5, thinned=1),
+    }
+    books = folded(manifest(0, 40, light, sealed=True), manifest(40, 50, full, previous=0))
+    assert {name: model.thinned for name, model in books.models.items()} == {"m": 29, "n": 1}
+    assert (books.accepted, books.thinned) == (49, 30)
+    # Another owner sketches all of the first block's rows: that is what merge takes.
+    whole = {"m": ModelCount(accepted={0: 40})}
+    for order in (1, -1):
+        both = [manifest(0, 40, light, sealed=True), manifest(0, 40, whole, sealed=True)][::order]
+        assert folded(*both).thinned == 0
+
+
 def simulated(rng: random.Random) -> tuple[list[Manifest], Counter[tuple[str, str]], int]:
     """Return the manifests of a random log with their true totals, and its number of offsets."""
     truth: Counter[tuple[str, str]] = Counter()

@@ -155,6 +155,7 @@ def test_the_report_says_that_the_books_are_exact_and_how_far_the_scores_are_off
     assert exact
     assert "rows published 1,502 = accepted 1,500 + rejected 2: exact" in text
     assert "rejected, bad_time: 2" in text
+    assert "left out" not in text
     largest = [float(value) for value in re.findall(r"batch\| CIR (\S+) over 12 scores\n", text)]
     assert len(largest) == 2
     assert max(largest) < 1e-12

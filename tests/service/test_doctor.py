@@ -123,6 +123,8 @@ def books(*blocks: tuple[int, int], end: int = 20, **counts: object) -> Books:
 
 def test_gaps_overlaps_and_rejections_are_found() -> None:
     assert levels(check_accounting(books((0, 20)).accounting)) == ["ok"]
+    (light,) = check_accounting(books((0, 20), fraction=0.25, thinned=15).accounting)
+    assert light.message.startswith("20 rows accepted (15 of them left out of the scores")
     (gap,) = check_accounting(books((0, 5), (8, 20)).accounting)
     assert (gap.level, "rows/0: 3 offsets" in gap.message) == ("fail", True)
     (twice,) = check_accounting(books((0, 9), (8, 20)).accounting)

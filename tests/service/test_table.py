@@ -83,6 +83,16 @@ def test_progress_tells_rows_rejections_losses_and_the_watermark_as_a_date() -> 
     assert "streaming 20 s · 91,234 of 284,821 rows published · 4,750 rows/s" in rendered
     assert "90,000 accepted · 1,234 rejected (wrong_type 1,234) · 5 offsets lost" in rendered
     assert "watermark 2013-05-01 12:00" in rendered
+    light = ModelCount(accepted={0: 2_000}, fraction=0.25, thinned=1_070)
+    fold.add(
+        Manifest(
+            topic="rows", partition=0, block=20, upto=21, previous=15, sealed=True, partitions=1,
+            end_offset=21, models={"m": light},
+        )
+    )  # fmt: skip
+    shown.accounting = fold.accounting()
+    expected = "92,000 accepted (1,070 of them left out of the scores, lightweight mode)"
+    assert expected in " ".join(text(shown).replace("│", " ").split())
 
 
 def test_several_outputs_take_one_line_each() -> None:

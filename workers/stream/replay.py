@@ -56,6 +56,7 @@ class Replayed:
     records: int
     of_records: int
     accepted: int
+    thinned: int
     rejected: int
     messages: int
 
@@ -157,7 +158,7 @@ class _Run:
         }
         self._read: dict[TopicPartition, list[Record]] = {p: [] for p in self._cores}
         self._clock = 0
-        self.replayed = Replayed(0, log.records, 0, 0, 0)
+        self.replayed = Replayed(0, log.records, 0, 0, 0, 0)
 
     async def steps(
         self, idle_ms: int
@@ -193,6 +194,7 @@ class _Run:
             records=read,
             of_records=before.of_records,
             accepted=before.accepted + sum(sum(f.accepted.values()) for f in flushes),
+            thinned=before.thinned + sum(sum(f.thinned.values()) for f in flushes),
             rejected=before.rejected + sum(r.rows for f in flushes for r in f.rejections),
             messages=before.messages + len(results),
         )
