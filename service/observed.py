@@ -30,6 +30,8 @@ def observe(features: Any, names: Sequence[str] | None = None) -> Observed:
     Many are a data frame, a mapping of columns, a matrix, a list of rows, a DMatrix. ``names`` are those of a
     vector or matrix, None: the publisher knows them. RejectedError: no rows can be made of it.
     """
+    if type(features) is np.ndarray:  # most calls, and the rest is as long as a row's encoding
+        return _array(features, names)
     value = _fields(features)
     if isinstance(value, Mapping):
         return _mapping(value)
@@ -45,14 +47,13 @@ def observe(features: Any, names: Sequence[str] | None = None) -> Observed:
             named = dict.fromkeys(name for row in rows for name in row)
             columns = {name: [plain(row.get(name)) for row in rows] for name in named}
             return Observed(columns, True, len(rows))
-    array = array_of(value)
-    if array.ndim == 1:
-        return Observed(array.copy() if names is None else _row(array, names), False, 1)
-    return _matrix(np.array(array), names)
+    return _array(array_of(value), names)
 
 
 def said(outputs: Any) -> Any:
     """Return what a function said, as ``publish`` and ``publish_batch`` take it."""
+    if type(outputs) is np.ndarray:
+        return outputs
     if hasattr(outputs, "to_numpy") and not hasattr(outputs, "columns"):
         return array_of(outputs)  # a Series is a column of outputs here, whatever its index
     value = _fields(outputs)
@@ -134,6 +135,12 @@ def _mapping(value: Mapping[Any, Any]) -> Observed:
             Reason.WRONG_TYPE, "a mapping holds either one row's values or columns of one length"
         )
     return Observed(found, True, lengths.pop())
+
+
+def _array(array: Any, names: Sequence[str] | None) -> Observed:
+    if array.ndim == 1:
+        return Observed(array.copy() if names is None else _row(array, names), False, 1)
+    return _matrix(array.copy(), names)
 
 
 def _matrix(array: Any, names: Sequence[str] | None) -> Observed:

@@ -78,9 +78,10 @@ def publish_seen(publisher: Publishing, seen: Observed, result: Any, ids: Any = 
     try:
         outputs, features, alone = said(result), seen.features, not seen.many
         if seen.rows == 1 and seen.many and not isinstance(outputs, dict):
-            alone = np.ndim(outputs) == 0 or len(outputs) == 1
+            number = np.ndim(outputs) == 0
+            alone = number or len(outputs) == 1
             if alone:  # half the time of a batch of one
-                outputs = outputs if np.ndim(outputs) == 0 else outputs[0]
+                outputs = outputs if number else outputs[0]
                 features = _first(features)
                 ids = ids if ids is None or np.ndim(ids) == 0 else ids[0]
     except Exception as error:
