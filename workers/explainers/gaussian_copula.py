@@ -7,6 +7,7 @@ log-determinants of blocks of one correlation matrix, in nats.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -102,22 +103,42 @@ class NormalScores:
         scores: Floats = np.take(table, np.take(twice, self._place))
         return scores
 
-    def correlation(self, counts: Integers | None = None, linalg: Linalg | None = None) -> Floats:
-        """Return the correlation (k, k) of the normal scores; a constant column has none (0)."""
+    def correlation(
+        self,
+        counts: Integers | None = None,
+        linalg: Linalg | None = None,
+        blocks: Sequence[Integers] | None = None,
+    ) -> Floats:
+        """Return the correlation (k, k) of the normal scores; a constant column has none (0).
+
+        ``blocks``: of pairs within one of these sets of columns alone, 0 for the others.
+        """
         Z = self.scores(counts)
         weight = np.ones(self.rows) if counts is None else counts.astype(np.float64)
         total = weight.sum()
         mean = (Z @ weight) / total
         if counts is not None:
             Z *= np.sqrt(weight)
-        covariance = (linalg or NumpyLinalg()).gram(Z) / total - np.outer(mean, mean)
-        variance = np.diag(covariance).copy()
-        constant = variance <= _CONSTANT
-        scale = np.sqrt(np.where(constant, 1.0, variance))
-        correlation: Floats = covariance / scale / scale[:, None]
-        correlation[constant] = correlation[:, constant] = 0.0
-        np.fill_diagonal(correlation, 1.0)
+        linalg = linalg or NumpyLinalg()
+        if blocks is None:
+            return _correlation(Z, mean, total, linalg)
+        correlation = np.zeros((self.columns, self.columns))
+        for block in blocks:
+            part = _correlation(Z[block], mean[block], total, linalg)
+            correlation[np.ix_(block, block)] = part
         return correlation
+
+
+def _correlation(Z: Floats, mean: Floats, total: float, linalg: Linalg) -> Floats:
+    """Return the correlation (k, k) of weighted scores (k, n), by their means and total weight."""
+    covariance = linalg.gram(Z) / total - np.outer(mean, mean)
+    variance = np.diag(covariance).copy()
+    constant = variance <= _CONSTANT
+    scale = np.sqrt(np.where(constant, 1.0, variance))
+    correlation: Floats = covariance / scale / scale[:, None]
+    correlation[constant] = correlation[:, constant] = 0.0
+    np.fill_diagonal(correlation, 1.0)
+    return correlation
 
 
 @dataclass(frozen=True)

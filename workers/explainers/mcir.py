@@ -41,6 +41,7 @@ from attributary.workers.explainers.gaussian_copula import (
     NormalScores,
     copula_information,
 )
+from attributary.workers.explainers.linked_blocks import linked_blocks
 from attributary.workers.explainers.neighbourhood_screens import Screen, affinity, screened
 from attributary.workers.explainers.resampling import bootstrap_counts, half
 
@@ -133,16 +134,20 @@ def mcir(
     columns = Columns(features, outputs, kinds, ridge)
     ends = columns.outputs
     copula = NormalScores(columns.values)
-    correlation = copula.correlation(linalg=linalg)
     resamples = [bootstrap_counts(n, generator, block_length) for _ in range(bootstraps)]
 
     if neighbourhoods is None:
+        correlation = copula.correlation(linalg=linalg)
         measure = affinity(screen, features, outputs, correlation[:d, :d])
         candidates = screened(measure, threshold, max_candidates)
         tried = _sizes(sizes, max_candidates)
     else:
         candidates = _padded(neighbourhoods, d)
         tried = [candidates.shape[1]]
+    # All that is left to look at: a feature, those that may stand in for it, and the output.
+    blocks = linked_blocks([row[row >= 0].tolist() for row in candidates], ends)
+    if neighbourhoods is not None:
+        correlation = copula.correlation(linalg=linalg, blocks=blocks)
     everyone = np.arange(d)
     ranked: npt.NDArray[np.bool_] = np.any(candidates >= 0, axis=1)
 
@@ -153,7 +158,7 @@ def mcir(
     for b, counts in enumerate(resamples[:redrawn]):
         progress(b, steps)
         found = copula_information(
-            copula.correlation(counts, linalg),
+            copula.correlation(counts, linalg, blocks),
             everyone,
             ends,
             candidates,
@@ -308,12 +313,15 @@ def _flags(
     """Name what makes a score doubtful. A denominator is small when no more than chance would give:
     under independence 2n I is about chi-square with one degree of freedom a pair of coordinates."""
     flags = []
+    # By the number of neighbours: SciPy takes long to be asked for each feature.
+    reach = 1 + max((len(near) for near in chosen), default=0)
+    quantiles = np.asarray(chi2.ppf(0.95, q * np.arange(1, reach + 1)), dtype=np.float64)
+    chances = (quantiles[0] + quantiles) / (2 * n)
     for i, near in enumerate(chosen):
-        chance = (chi2.ppf(0.95, q) + chi2.ppf(0.95, q * (len(near) + 1))) / (2 * n)
         found = [*doubts[i]]
         if not ranked[i]:
             found.append(NO_NEIGHBOURHOOD)
-        if denominator[i] < chance:
+        if denominator[i] < chances[len(near)]:
             found.append(SMALL_DENOMINATOR)
         flags.append(tuple(found))
     return flags
