@@ -65,6 +65,12 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     metavar="FILE",
     help="For --format mapping: where features and outputs lie, as TOML.",
 )
+@click.option(
+    "--registry",
+    metavar="URL",
+    help="Values are Avro or Protobuf by this schema registry [ATTRIBUTARY_ADAPT__REGISTRY; its user and "
+    "password: ..._USER, ..._PASSWORD].",
+)
 @click.option("--group", metavar="NAME", help="Consumer group [default: made of the topics].")
 @click.option(
     "--pair-seconds",
@@ -84,6 +90,7 @@ def adapt(
     outputs: tuple[str, ...],
     only: tuple[str, ...],
     mapping: Path | None,
+    registry: str | None,
     group: str | None,
     pair_seconds: float | None,
     metrics_host: str | None,
@@ -113,10 +120,11 @@ def adapt(
     adapter = build_adapter(
         kind, model=model, features=features, outputs=outputs, only=only, mapping=mapping
     )
+    adapting = {"pair_seconds": pair_seconds, "registry": registry}
     given: dict[str, Any] = {
         "metrics_host": metrics_host,
         "metrics_port": metrics_port,
-        "adapt": None if pair_seconds is None else {"pair_seconds": pair_seconds},
+        "adapt": {name: value for name, value in adapting.items() if value is not None} or None,
     }
     settings = current_settings({name: value for name, value in given.items() if value is not None})
     configure_logging(settings.log_level)
@@ -129,10 +137,10 @@ def adapt(
     from attributary.workers.adapt.metrics import AdaptMetrics
     from attributary.workers.adapt.worker import run_bridge
 
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    metrics = AdaptMetrics.build(registry)
+    collectors = CollectorRegistry()
+    ProcessCollector(registry=collectors)
+    PlatformCollector(registry=collectors)
+    metrics = AdaptMetrics.build(collectors)
 
     def on_end(service: AdaptService) -> None:
         totals = service.totals
@@ -145,7 +153,7 @@ def adapt(
         if service.converter.pairing.lost:
             click.echo(f"halves lost: {describe(service.converter.pairing.lost)}")
 
-    with Exposition(registry, settings.metrics_host, settings.metrics_port) as exposition:
+    with Exposition(collectors, settings.metrics_host, settings.metrics_port) as exposition:
 
         def on_ready() -> None:
             exposition.ready()

@@ -7,12 +7,13 @@ that it was made of: so what is published can be read back after a crash, and wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from aiokafka import ConsumerRecord
 
 from attributary.schemas.adapters.convert import Converted, Converter
+from attributary.schemas.adapters.framed import Decode, to_json
 from attributary.schemas.adapters.message import ForeignMessage
 from attributary.schemas.adapters.pairing import Log, Place
 from attributary.schemas.dead_letter import DeadLetter
@@ -41,14 +42,25 @@ class Work:
 
 
 class AdaptCore:
-    """The logs that are read, each at its position."""
+    """The logs that are read, each at its position.
 
-    def __init__(self, converter: Converter, topics: Topics, *, batch_rows: int) -> None:
+    ``schemas``: readers by id, where values carry the id of their schema in front.
+    """
+
+    def __init__(
+        self,
+        converter: Converter,
+        topics: Topics,
+        *,
+        batch_rows: int,
+        schemas: Mapping[int, Decode | None] | None = None,
+    ) -> None:
         self.converter = converter
         self.published = Published()
         self.positions: dict[Log, int] = {}
         self._topics = topics
         self._batch_rows = batch_rows
+        self._schemas = schemas
 
     def begin(self, log: Log, position: int) -> None:
         """Read a log from ``position`` on."""
@@ -76,12 +88,13 @@ class AdaptCore:
                 continue
             self.positions[log] = record.offset + 1
             place = Place(log, record.offset)
-            message = foreign_message(record)
-            if self.published.take(place):
-                self.converter.remember(message)
-                into.repeated += 1
-                continue
+            known = self.published.take(place)
             try:
+                message = self._message(record)
+                if known:
+                    self.converter.remember(message)
+                    into.repeated += 1
+                    continue
                 found = self.converter.add(message, place, now, named=True)
                 batch.add(found, place)
             except RejectedError as error:
@@ -93,6 +106,12 @@ class AdaptCore:
                 reason, text = first.reason.value, first.message
                 self._reject(record, reason, text, rows, len(rows), into)
         batch.finish()
+
+    def _message(self, record: ConsumerRecord) -> ForeignMessage:
+        message = foreign_message(record)
+        if self._schemas is None:
+            return message
+        return replace(message, value=to_json(message.value, self._schemas))
 
     def _reject(
         self,

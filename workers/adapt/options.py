@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from attributary.workers.stream.options import Count, GroupOptions, Seconds
 
@@ -24,6 +24,13 @@ class AdaptOptions(GroupOptions):
     batch_rows: Count = Field(
         default=1000, description="Rows in a message, where they come so fast."
     )
+    registry: str | None = Field(
+        default=None, description="Schema registry of the foreign topics, http(s)://host:port."
+    )
+    registry_user: str | None = Field(
+        default=None, description="User there, where it asks for one."
+    )
+    registry_password: SecretStr | None = Field(default=None, description="Password there.")
     clock_seconds: Seconds = Field(
         default=60.0,
         description="So far the clocks of those who write the foreign topics may be ahead of this one's.",

@@ -15,6 +15,7 @@ from mode import Service
 
 from attributary.schemas.adapters.convert import Converter
 from attributary.schemas.adapters.formats import Adapter
+from attributary.schemas.adapters.framed import schema_id
 from attributary.schemas.adapters.pairing import Limits
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError
@@ -23,12 +24,14 @@ from attributary.workers.adapt.core import AdaptCore, Work
 from attributary.workers.adapt.metrics import AdaptMetrics
 from attributary.workers.adapt.options import AdaptOptions
 from attributary.workers.adapt.recovery import read_published
+from attributary.workers.adapt.registry import SchemaRegistry
 from attributary.workers.stream.group_service import GroupService
 
 _log = logging.getLogger(__name__)
 
 _POLL_MS = 200
 _POLL_RECORDS = 2000
+_MOST_MODELS = 1000
 
 Batches = dict[TopicPartition, list[ConsumerRecord]]
 
@@ -58,13 +61,27 @@ class AdaptService(GroupService):
         self._topics = topics
         self._options = options
         self._metrics = metrics
-        self._core = AdaptCore(self.converter, topics, batch_rows=options.batch_rows)
+        self._registry: SchemaRegistry | None = None
+        if options.registry is not None:
+            password = options.registry_password
+            self._registry = SchemaRegistry(
+                options.registry,
+                options.registry_user,
+                None if password is None else password.get_secret_value(),
+            )
+        self._core = AdaptCore(
+            self.converter,
+            topics,
+            batch_rows=options.batch_rows,
+            schemas=None if self._registry is None else self._registry.decoders,
+        )
         self._assignment = 0
         # False while records are counted in the core whose rows are not acknowledged: nothing is committed.
         self._settled = True
         self._fresh: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._counted: Counter[tuple[str, str]] = Counter()
+        self._models: set[str] = set()
 
     async def take_over(self, partitions: list[TopicPartition]) -> None:
         """Start at the committed offset: the oldest record that was not published then."""
@@ -109,6 +126,10 @@ class AdaptService(GroupService):
         """Publish what records make. A KafkaError ends the process: the next one reads them again."""
         if fresh := [partition for partition in batches if partition in self._fresh]:
             await self._recover(fresh, batches)
+        if self._registry is not None:
+            values = (record.value or b"" for records in batches.values() for record in records)
+            ids = dict.fromkeys(map(schema_id, values))
+            await self._registry.fetch(number for number in ids if number is not None)
         self._settled = False
         now = time.monotonic()
         work = Work()
@@ -163,7 +184,10 @@ class AdaptService(GroupService):
             metrics.lag.labels(*partition).set(max(0, end - records[-1].offset - 1))
             self.totals["messages"] += len(records)
         for model, rows in work.rows.items():
-            metrics.rows.labels(model).inc(rows)
+            # Whoever writes the foreign topics chooses the names, and must not choose how many series.
+            if len(self._models) < _MOST_MODELS:
+                self._models.add(model)
+            metrics.rows.labels(model if model in self._models else "(other)").inc(rows)
             self.totals["rows"] += rows
         for reason, rows in work.rejected.items():
             metrics.rejected.labels(reason).inc(rows)
