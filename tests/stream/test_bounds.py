@@ -16,7 +16,7 @@ from weigh import weigh
 
 from attributary.schemas.attribution import WindowAttribution
 from attributary.schemas.card import Lifetime, ModelCard, Tumbling
-from attributary.workers.stream import merge as merge_module
+from attributary.workers.stream import waiting_sketches
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.ingest import Flush, PartitionIngest
 from attributary.workers.stream.label_limit import OTHERS, LabelLimit
@@ -257,7 +257,7 @@ def test_a_merge_that_is_full_says_so_once_and_closes_the_blocks() -> None:
 
 
 def test_sketches_whose_grid_never_comes_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_module, "_MOST_UNKNOWN_BYTES", 50_000)
+    monkeypatch.setattr(waiting_sketches, "MOST_BYTES", 50_000)
     line = Line(ModelCard(model="m", windows=[Lifetime()]), block_offsets=8, grid_rows=8)
     blind = MergePartition(ControlCatalogue(), MergeOptions())
     for row in _rows(200):

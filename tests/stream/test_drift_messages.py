@@ -17,9 +17,9 @@ from attributary.workers.maths.grid import Grid
 from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.maths.window import WindowState
 from attributary.workers.stream.drift import DriftBook
+from attributary.workers.stream.due import Due
 from attributary.workers.stream.lightweight import Tally
 from attributary.workers.stream.messages import attribution_messages
-from attributary.workers.stream.model_merge import Due
 
 Floats = npt.NDArray[np.float64]
 MINUTE = 60_000

@@ -16,9 +16,9 @@ from attributary.workers.maths.drift_masses import missing_change, stability
 from attributary.workers.maths.tdigest import TDigests
 from attributary.workers.maths.window import WindowScores
 from attributary.workers.maths.wire import IncompatibleStateError
+from attributary.workers.stream.due import Due
 from attributary.workers.stream.layout import Floats, Layout
 from attributary.workers.stream.lightweight import Tally
-from attributary.workers.stream.model_merge import Due
 from attributary.workers.stream.snapshot_state import DriftState, RememberedState
 
 ReferenceKind = Literal["baseline", "preceding"]

@@ -16,7 +16,8 @@ from attributary.schemas.connection import Connection
 from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.closing import close
 from attributary.workers.stream.ends import CatchUp
-from attributary.workers.stream.merge import Draft, MergePartition
+from attributary.workers.stream.merge import MergePartition
+from attributary.workers.stream.merge_drafts import Draft
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.outgoing import Outgoing
 from attributary.workers.stream.producer import AcknowledgedProducer
