@@ -19,15 +19,16 @@ from attributary.service.table_files import Reject
 
 @dataclass(frozen=True)
 class Message:
-    """Encoded rows."""
+    """Encoded rows. ``upto``: rows, or lines, of the source that are done with once these are."""
 
     value: bytes
     rows: int
     content_type: str
+    upto: int = 0
 
 
 class TableMessages:
-    """Turns record batches into messages of at most ``batch_rows`` rows."""
+    """Turns record batches into messages of at most ``batch_rows`` rows, without the first ``skip`` rows."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class TableMessages:
         batch_rows: int,
         times: EventTimes,
         reject: Reject,
+        skip: int = 0,
     ) -> None:
         self._model = model
         self._columns = columns
@@ -46,11 +48,16 @@ class TableMessages:
         self._times = times
         self._reject = reject
         self._encoder = RowEncoder(model)
+        self._skip = skip
         self._row = 0
 
     def encode(self, batch: Any) -> Iterator[Message]:
         """Yield the messages of one record batch; rows with a bad time or weight are rejected."""
-        table = pa.Table.from_batches([batch])
+        left_out = min(max(self._skip - self._row, 0), batch.num_rows)
+        self._row += left_out
+        if left_out == batch.num_rows:
+            return
+        table = pa.Table.from_batches([batch]).slice(left_out)
         weight = self._weight(table)
         time, problems = None, dict[int, str]()
         if (name := self._columns.time) is not None:
@@ -64,6 +71,7 @@ class TableMessages:
         for index, problem in sorted(problems.items()):
             good[index] = False
             self._reject(f"row {self._row + index + 1}: {problem}")
+        places = self._row + 1 + np.flatnonzero(good)
         self._row += table.num_rows
         if not good.all():
             table = table.filter(pa.array(good))
@@ -75,14 +83,16 @@ class TableMessages:
                 table.slice(start, self._batch_rows),
                 None if time is None else time[cut],
                 None if weight is None else weight[cut],
+                places[cut],
             )
 
-    def _pack(self, table: Any, time: Any, weight: Any) -> Iterator[Message]:
+    def _pack(self, table: Any, time: Any, weight: Any, places: Any) -> Iterator[Message]:
         pack = self._arrow if self._as_arrow else self._json
         value, rows = pack(table, time, weight)
         if len(value) <= MAX_ROW_BYTES:
             if rows:
-                yield Message(value, rows, ARROW_CONTENT if self._as_arrow else JSON_CONTENT)
+                content = ARROW_CONTENT if self._as_arrow else JSON_CONTENT
+                yield Message(value, rows, content, int(places[-1]))
         elif table.num_rows == 1:
             self._reject(f"one row takes {len(value):,} bytes; at most {MAX_ROW_BYTES:,}")
         else:
@@ -92,6 +102,7 @@ class TableMessages:
                     table.slice(cut.start, half if cut.stop else None),
                     None if time is None else time[cut],
                     None if weight is None else weight[cut],
+                    places[cut],
                 )
 
     def _arrow(self, table: Any, time: Any, weight: Any) -> tuple[bytes, int]:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,6 +59,7 @@ class Job:
     adapter: Adapter | None = None
     query: str | None = None
     database: Path | None = None
+    skip: int = 0
 
     @property
     def source(self) -> str:
@@ -74,6 +76,9 @@ class FilePublisher:
         self._rejected = 0
         self._sent_rows = self._sent_messages = 0
         self._foreign: ForeignFile | None = None
+        #: (rows handed over, rows of the source done with them) of the messages not known to be settled.
+        self._unsettled: deque[tuple[int, int]] = deque()
+        self._done = job.skip
 
     def run(self) -> int:
         """Publish the file; return the exit code."""
@@ -93,7 +98,11 @@ class FilePublisher:
                 self._wait(publisher, shown, lambda: publisher.pending > 0)
             except KeyboardInterrupt:
                 stopped = True
+                publisher.flush(_LEAVE_SECONDS)
+            except BrokerError as error:
+                raise BrokerError(f"{error}{self._go_on(publisher)}") from None
             finally:
+                go_on = self._go_on(publisher)
                 publisher.close(_LEAVE_SECONDS)
         seconds = time.monotonic() - started
         rows = publisher.published
@@ -106,7 +115,8 @@ class FilePublisher:
             click.echo(f"messages skipped: {describe(skipped)}")
         if stopped:
             click.echo(
-                f"stopped: {rows:,} of {self._sent_rows:,} rows handed over were acknowledged",
+                f"stopped: {rows:,} of {self._sent_rows:,} rows handed over were acknowledged"
+                + go_on,
                 err=True,
             )
             return 130
@@ -116,6 +126,12 @@ class FilePublisher:
         if not rows and not self._rejected and not skipped_all:
             raise ConfigurationError(f"{self._job.source} holds no rows")
         return 1 if self._rejected else 0
+
+    def _go_on(self, publisher: Publisher) -> str:
+        """Return how to go on from the last row before which every row is settled."""
+        while self._unsettled and self._unsettled[0][0] <= publisher.settled:
+            self._done = self._unsettled.popleft()[1]
+        return f"; --skip-rows {self._done} goes on from there" if self._done else ""
 
     def _open(self) -> tuple[Iterator[Message], Callable[[], tuple[int, int]]]:
         """Check file, columns, broker and topics, in this order; return messages and progress."""
@@ -147,7 +163,9 @@ class FilePublisher:
             raise ConfigurationError(
                 "--register needs --outputs; for rows as they travel: attributary register CARD.json"
             )
-        lines = JsonLines(path, job.model, job.choice, times=job.times, reject=self._reject)
+        lines = JsonLines(
+            path, job.model, job.choice, times=job.times, reject=self._reject, skip=job.skip
+        )
         if job.choice.outputs:
             columns, texts = lines.columns()
             self._prepare(lambda: derive_card(job.model, columns, texts, job.choice.categorical))
@@ -171,6 +189,7 @@ class FilePublisher:
             batch_rows=job.batch_rows,
             times=job.times,
             reject=self._reject,
+            skip=job.skip,
         )
         messages = (
             message for batch in file.batches(columns.all) for message in encoder.encode(batch)
@@ -210,6 +229,8 @@ class FilePublisher:
             self._wait(publisher, shown, partial(_no_room, publisher, message))
             publisher.publish_message(message.value, message.rows, message.content_type)
             self._sent_rows += message.rows
+            self._unsettled.append((self._sent_rows, message.upto))
+            self._go_on(publisher)
             self._sent_messages += 1
             shown.update()
 

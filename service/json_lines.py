@@ -29,7 +29,14 @@ class JsonLines:
     """
 
     def __init__(
-        self, path: Path, model: str, choice: Choice, *, times: EventTimes, reject: Reject
+        self,
+        path: Path,
+        model: str,
+        choice: Choice,
+        *,
+        times: EventTimes,
+        reject: Reject,
+        skip: int = 0,
     ) -> None:
         self._path = path
         self._model = model
@@ -40,6 +47,7 @@ class JsonLines:
         self._columns: Columns | None = None
         self._raw: IO[bytes] | None = None
         self._total = path.stat().st_size
+        self._skip = skip
         self._line = 0
 
     def progress(self) -> tuple[int, int]:
@@ -64,18 +72,21 @@ class JsonLines:
         if self._choice.outputs or self._choice.modelled:
             self._columns, _ = self.columns()
         rows: list[bytes] = []
-        size = 0
+        size = last = 0
         for row in self._rows():
             if rows and (len(rows) == batch_rows or size + len(row) > MAX_ROW_BYTES):
-                yield Message(b"[" + b",".join(rows) + b"]", len(rows), JSON_CONTENT)
+                yield Message(b"[" + b",".join(rows) + b"]", len(rows), JSON_CONTENT, last)
                 rows, size = [], 0
             rows.append(row)
+            last = self._line
             size += len(row) + 1
         if rows:
-            yield Message(b"[" + b",".join(rows) + b"]", len(rows), JSON_CONTENT)
+            yield Message(b"[" + b",".join(rows) + b"]", len(rows), JSON_CONTENT, last)
 
     def _rows(self) -> Iterator[bytes]:
         for line in self._lines():
+            if self._line <= self._skip:
+                continue
             try:
                 yield self._native(line) if self._columns is None else self._flat(line)
             except RejectedError as error:

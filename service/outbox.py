@@ -79,6 +79,12 @@ class Outbox:
             self._on_filled()
         return True
 
+    @property
+    def settled(self) -> int:
+        """Rows accepted first, of which each is acknowledged or refused for good."""
+        with self._lock:
+            return min(self._open, default=self._taken)
+
     def count_dropped(self, rows: int) -> None:
         """Count rows that never got in because the publisher is closed."""
         with self._lock:

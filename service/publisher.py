@@ -108,6 +108,11 @@ class Publisher:
         return self._outbox.published
 
     @property
+    def settled(self) -> int:
+        """How many of the rows queued first are all acknowledged, or refused for good."""
+        return self._outbox.settled
+
+    @property
     def pending(self) -> int:
         """Rows in the buffer or on their way."""
         return self._outbox.pending

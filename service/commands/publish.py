@@ -123,6 +123,13 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="Send a model card first, unless the model has one: columns of text and --categorical are "
     "categories, the others numbers. Without a card the stream learns this from the first rows.",
 )
+@click.option(
+    "--skip-rows",
+    "skip",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Leave out so many rows (JSONL: lines) at the beginning: what a run that was stopped says.",
+)
 @click.option("--strict", is_flag=True, help="Stop at the first row that cannot be used.")
 def publish(
     file: Path | None,
@@ -145,6 +152,7 @@ def publish(
     batch_rows: int,
     rate: float | None,
     register: bool,
+    skip: int,
     strict: bool,
 ) -> int:
     """Send the rows of FILE, a CSV, JSONL or Parquet file, as rows of a model.
@@ -193,6 +201,7 @@ def publish(
             "--time-format": time_format,
             "--weight-column": weight_column,
             "--register": register,
+            "--skip-rows": skip,
         }
         for option, value in unused.items():
             if value:
@@ -216,6 +225,7 @@ def publish(
         times=EventTimes(time_unit, time_zone, time_format),
         query=query,
         database=database,
+        skip=skip,
         batch_rows=batch_rows if rate is None else max(1, min(batch_rows, round(rate / 10))),
         rate=rate,
         register=register or bool(categorical),

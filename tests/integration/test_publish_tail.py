@@ -7,9 +7,11 @@ import gzip
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from aiokafka import AIOKafkaProducer
-from command import ATTRIBUTARY, environment, error_line, run
+from command import ATTRIBUTARY, environment, error_line, run, wait_until
+from records import read_topic
 
+from attributary.schemas.arrow import decode_arrow_rows
 from attributary.schemas.attribution import Accounting, FeatureScore, Window, WindowAttribution
 from attributary.schemas.connection import Connection
 from attributary.schemas.dead_letter import DeadLetter
@@ -68,6 +72,16 @@ def _rows(attributary: Command) -> list[dict[str, Any]]:
     done = attributary("tail", "--kind", "rows", "--no-follow", "--json")
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _ids(connection: Connection, topics: Topics) -> Counter[str]:
+    """How often each row is in the topic, by its id."""
+    return Counter(
+        name.decode()
+        for record in read_topic(connection, topics.rows)
+        for name in decode_arrow_rows(record.value).ids or ()
+        if name is not None
+    )
 
 
 def _check(
@@ -268,31 +282,43 @@ def test_a_rate_is_kept(attributary: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_says_how_many_rows_were_acknowledged(
+def test_an_interrupt_says_how_many_rows_were_acknowledged_and_how_to_go_on(
     attributary: Command, connection: Connection, topics: Topics, tmp_path: Path, number: int
 ) -> None:
     path = tmp_path / "rows.csv"
-    path.write_text("x,score\n" + "1,2\n" * 100_000)
+    keys = [f"r{index}" for index in range(6000)]
+    path.write_text("key,x,score\n" + "".join(f"{key},1,2\n" for key in keys))
+    options = ("publish", str(path), "--model", "m", "--outputs", "score", "--id-column", "key")
     process = subprocess.Popen(
         [
             *(ATTRIBUTARY, "--bootstrap", connection.bootstrap),
             *("--prefix", topics.rows.removesuffix("rows")),
-            *("publish", str(path), "--model", "m", "--outputs", "score", "--rate", "1000"),
+            *(*options, "--rate", "1000"),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
     )
-    time.sleep(3.0)
+    wait_until(
+        lambda: len(read_topic(connection, topics.rows)) >= 5, 30.0, lambda: "no rows in the topic"
+    )
     process.send_signal(number)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "Traceback" not in err
     acknowledged = int(out.split()[1].replace(",", ""))
-    assert 100 <= acknowledged < 100_000
+    assert 500 <= acknowledged < 6000
     assert f"stopped: {acknowledged:,} of " in err
-    assert len(_rows(attributary)) == acknowledged
+    assert sum(_ids(connection, topics).values()) == acknowledged
+    found = re.search(r"; --skip-rows (\d+) goes on from there", err)
+    assert found is not None
+    assert 0 < int(found[1]) <= acknowledged
+    assert attributary(*options, "--skip-rows", found[1]).returncode == 0
+    counts = _ids(connection, topics)
+    assert set(counts) == set(keys)
+    assert all(counts[key] == 1 for key in keys[: int(found[1])])
+    assert max(counts.values()) <= 2
 
 
 def test_on_a_terminal_there_is_a_progress_bar(

@@ -177,3 +177,19 @@ def test_every_row_has_one_count_through_any_history() -> None:
             outbox.acknowledge(parcel)
         assert (outbox.pending, outbox.pending_bytes) == (0, 0)
         assert all(future.done() for _, future in waiting)
+
+
+def test_settled_are_the_rows_before_which_none_is_open() -> None:
+    outbox = Outbox(**LIMITS)
+    for size in (3, 5, 2):
+        outbox.add_message(b"x", size, "application/arrow")
+    assert outbox.settled == 0
+    first, second, third = (_taken(outbox) for _ in range(3))
+    outbox.acknowledge(second)
+    assert outbox.settled == 0
+    outbox.fail(first)
+    assert outbox.settled == 8
+    outbox.give_back(third)
+    assert outbox.settled == 8
+    outbox.acknowledge(_taken(outbox))
+    assert outbox.settled == 10

@@ -18,6 +18,7 @@ from attributary.service.cli import cli
 from attributary.service.columns import Choice, choose_typed
 from attributary.service.event_times import EventTimes
 from attributary.service.file_messages import TableMessages
+from attributary.service.json_lines import JsonLines
 from attributary.service.query_rows import QueryRows
 
 duckdb = pytest.importorskip("duckdb")
@@ -86,6 +87,71 @@ def test_a_query_names_files_and_says_which_row_has_no_time(tmp_path: Path) -> N
         "row 2: the time 'soon' is not ISO 8601 (--time-format says another)",
         "row 3: the time is missing",
     ]
+
+
+@pytest.mark.parametrize("as_arrow", [True, False])
+def test_every_message_says_how_far_it_goes_and_rows_before_can_be_skipped(as_arrow: bool) -> None:
+    query = (
+        "SELECT range AS x, 1 AS y, CASE WHEN range % 7 = 3 THEN NULL ELSE range END AS seconds "
+        "FROM range(20000)"
+    )
+
+    def messages(skip: int) -> tuple[list[tuple[int, list[float]]], list[str]]:
+        rows, rejected = QueryRows(query), list[str]()
+        made = TableMessages(
+            "m",
+            choose_typed(Choice(outputs=("y",), time="seconds"), rows.schema),
+            as_arrow=as_arrow,
+            batch_rows=1000,
+            times=EventTimes(),
+            reject=rejected.append,
+            skip=skip,
+        )
+        found = []
+        for batch in rows.batches(["x", "y", "seconds"]):
+            for message in made.encode(batch):
+                if as_arrow:
+                    x = decode_arrow_rows(message.value).features["x"].to_pylist()
+                else:
+                    x = [row["features"]["x"] for row in json.loads(message.value)]
+                found.append((message.upto, x))
+        return found, rejected
+
+    every, rejected = messages(0)
+    assert [x for _, xs in every for x in xs] == [x for x in range(20_000) if x % 7 != 3]
+    for upto, xs in every:
+        assert upto == xs[-1] + 1
+    assert rejected[:2] == [f"row {n}: the time is missing" for n in (4, 11)]
+    for skip in (every[3][0], every[-2][0], every[-1][0]):
+        rest, rejected = messages(skip)
+        expected = [x for x in range(skip, 20_000) if x % 7 != 3]
+        assert [x for _, xs in rest for x in xs] == expected
+        assert all(int(text.split()[1][:-1]) > skip for text in rejected)
+
+
+def test_lines_say_how_far_they_go_and_can_be_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    lines = [json.dumps({"x": number, "y": 1}) for number in range(50)]
+    lines[10] = ""
+    lines[20] = "no row"
+    path.write_text("\n".join(lines))
+
+    def messages(skip: int) -> list[tuple[int, list[float]]]:
+        made = JsonLines(
+            path, "m", Choice(outputs=("y",)), times=EventTimes(), reject=lambda _: None, skip=skip
+        )
+        return [
+            (message.upto, [row["features"]["x"] for row in json.loads(message.value)])
+            for message in made.messages(8)
+        ]
+
+    every = messages(0)
+    for upto, xs in every:
+        assert upto == xs[-1] + 1
+    for skip in (every[0][0], every[2][0], 50):
+        assert [x for _, xs in messages(skip) for x in xs] == [
+            x for x in range(skip, 50) if x not in (10, 20)
+        ]
 
 
 @pytest.mark.parametrize(
