@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from aiokafka import ConsumerRecord
 
@@ -14,7 +14,7 @@ from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import AttributaryError, ConfigurationError, RejectedError
 from attributary.schemas.topics import Topics
-from attributary.schemas.unique_information import is_run
+from attributary.schemas.unique_information import UniqueInformationRun, is_run
 from attributary.service.address import connection_of
 from attributary.service.own_loop import OwnLoop
 from attributary.service.reader import Reader
@@ -22,25 +22,53 @@ from attributary.service.reader import Reader
 logger = logging.getLogger("attributary.subscription")
 
 Kind = Literal["attributions", "drift"]
+RunKind = Literal["unique-information"]
 Result = WindowAttribution | WindowDrift
+Message = TypeVar("Message", bound=WindowAttribution | WindowDrift | UniqueInformationRun)
 
-_DECODERS: dict[str, Callable[[bytes | None], Result]] = {
-    "attributions": WindowAttribution.from_bytes,
-    "drift": WindowDrift.from_bytes,
+#: By kind: the role of its topic, whether its records are marked as runs, and how they are read.
+_KINDS: dict[str, tuple[str, bool, Callable[[bytes | None], Any]]] = {
+    "attributions": ("attributions", False, WindowAttribution.from_bytes),
+    "drift": ("drift", False, WindowDrift.from_bytes),
+    "unique-information": ("attributions", True, UniqueInformationRun.from_bytes),
 }
 
 
+@overload
+def subscribe(
+    bootstrap: str | Connection = ...,
+    *,
+    model: str | None = ...,
+    output: str | None = ...,
+    kinds: Sequence[Kind] = ...,
+    topics: Topics | None = ...,
+    from_beginning: bool = ...,
+    newest: int = ...,
+    follow: bool = ...,
+) -> Subscription[Result]: ...
+@overload
+def subscribe(
+    bootstrap: str | Connection = ...,
+    *,
+    model: str | None = ...,
+    output: str | None = ...,
+    kinds: Sequence[RunKind],
+    topics: Topics | None = ...,
+    from_beginning: bool = ...,
+    newest: int = ...,
+    follow: bool = ...,
+) -> Subscription[UniqueInformationRun]: ...
 def subscribe(
     bootstrap: str | Connection = "localhost:9092",
     *,
     model: str | None = None,
     output: str | None = None,
-    kinds: Sequence[Kind] = ("attributions",),
+    kinds: Sequence[Kind] | Sequence[RunKind] = ("attributions",),
     topics: Topics | None = None,
     from_beginning: bool = False,
     newest: int = 0,
     follow: bool = True,
-) -> Subscription:
+) -> Subscription[Any]:
     """Return the messages of one model (None: of all) from now on, or from the beginning.
 
     ::
@@ -49,17 +77,22 @@ def subscribe(
         async for message in subscribe("broker:9092", model="churn"):     # asyncio
 
     Of two messages with one model, output and window, the one with the higher ``revision`` replaces the
-    other. ``kinds``: "attributions", "drift" or both. ``newest``: begin with so many of the messages that are
-    there, of each kind and all models. ``follow=False`` ends with what is there at the start.
+    other. ``kinds``: "attributions", "drift" or both, or "unique-information" for the scheduled runs of
+    mcir-m, of which ``output`` names one that a run is about. ``newest``: begin with so many of the messages
+    that are there, of each kind and all models. ``follow=False`` ends with what is there at the start.
     """
-    unknown = sorted(set(kinds) - set(_DECODERS))
+    unknown = sorted(set(kinds) - set(_KINDS))
     if unknown or not kinds:
-        raise ConfigurationError(f"kinds are 'attributions' and 'drift', in a tuple; got {kinds!r}")
+        raise ConfigurationError(
+            f"kinds are 'attributions' and 'drift', or 'unique-information', in a tuple; got {kinds!r}"
+        )
     named = (topics or Topics()).model_dump()
-    decoders = {named[kind]: _DECODERS[kind] for kind in kinds}
+    decoders = {}
+    for role, runs, decode in (_KINDS[kind] for kind in kinds):
+        decoders[(named[role], runs)] = decode
     reader = Reader(
         connection_of(bootstrap),
-        tuple(decoders),
+        tuple({topic: None for topic, _ in decoders}),
         from_beginning=from_beginning,
         newest=newest,
         follow=follow,
@@ -67,7 +100,7 @@ def subscribe(
     return Subscription(reader, decoders, model=model, output=output)
 
 
-class Subscription(AsyncIterator[Result], Iterator[Result]):
+class Subscription(AsyncIterator[Message], Iterator[Message], Generic[Message]):
     """Messages of one subscription, for ``for`` or for ``async for``, not for both.
 
     It connects with the first message asked for, or on entering ``with`` or ``async with``, which also
@@ -77,7 +110,7 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
     def __init__(
         self,
         reader: Reader,
-        decoders: dict[str, Callable[[bytes | None], Result]],
+        decoders: dict[tuple[str, bool], Callable[[bytes | None], Message]],
         *,
         model: str | None,
         output: str | None,
@@ -87,22 +120,22 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
         self._decoders = decoders
         self._model = model
         self._output = output
-        self._messages: deque[Result] = deque()
+        self._messages: deque[Message] = deque()
         self._started = False
         self._loop = OwnLoop("`async for` and `async with`")
         self._closed = False
 
-    async def __aenter__(self) -> Subscription:
+    async def __aenter__(self) -> Subscription[Message]:
         await self._start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def __aiter__(self) -> Subscription:
+    def __aiter__(self) -> Subscription[Message]:
         return self
 
-    async def __anext__(self) -> Result:
+    async def __anext__(self) -> Message:
         try:
             while not self._messages:
                 await self._start()
@@ -120,17 +153,17 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
         self._closed = True
         await self._reader.stop()
 
-    def __enter__(self) -> Subscription:
+    def __enter__(self) -> Subscription[Message]:
         self._loop.run(self._start())
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __iter__(self) -> Subscription:
+    def __iter__(self) -> Subscription[Message]:
         return self
 
-    def __next__(self) -> Result:
+    def __next__(self) -> Message:
         try:
             return self._loop.run(self.__anext__())
         except StopAsyncIteration:
@@ -157,12 +190,13 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
             await self._reader.start()
             self._started = True
 
-    def _decode(self, record: ConsumerRecord) -> Result | None:
-        """Return the message where it is readable and asked for; scheduled runs are not."""
-        if is_run(record.headers):
+    def _decode(self, record: ConsumerRecord) -> Message | None:
+        """Return the message where it is readable and asked for."""
+        decode = self._decoders.get((record.topic, is_run(record.headers)))
+        if decode is None:
             return None
         try:
-            message = self._decoders[record.topic](record.value)
+            message = decode(record.value)
         except RejectedError as error:
             self.skipped += 1
             if self.skipped & (self.skipped - 1) == 0:  # the 1st, 2nd, 4th, 8th...
@@ -171,5 +205,10 @@ class Subscription(AsyncIterator[Result], Iterator[Result]):
                     record.topic, record.partition, record.offset, error, self.skipped,
                 )  # fmt: skip
             return None
-        wanted = self._model in (None, message.model) and self._output in (None, message.output)
+        outputs = (
+            message.result.outputs
+            if isinstance(message, UniqueInformationRun)
+            else [message.output]
+        )
+        wanted = self._model in (None, message.model) and self._output in (None, *outputs)
         return message if wanted else None

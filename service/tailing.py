@@ -6,19 +6,15 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from aiokafka import ConsumerRecord
-
-from attributary.schemas.errors import ConfigurationError, RejectedError
+from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.retry_marker import RetryMarker
-from attributary.schemas.unique_information import UniqueInformationRun, is_run
 from attributary.service.items import (
     DeadItem,
     Item,
     ResultItem,
-    RowItem,
     RunItem,
     human_printer,
     row_items,
@@ -101,10 +97,22 @@ async def _items(
                 if wanted.window in (None, message.window.kind):
                     yield ResultItem(message, top)
         return
-    topic = {"dead-letters": topics.dead_letters, "rows": topics.rows}
+    if wanted.kind == "unique-information":
+        async with subscribe(
+            settings.connection,
+            model=model,
+            kinds=["unique-information"],
+            topics=topics,
+            from_beginning=from_beginning,
+            follow=follow,
+        ) as runs:
+            async for run in runs:
+                yield RunItem(run, top)
+        return
+    dead = wanted.kind == "dead-letters"
     reader = Reader(
         settings.connection,
-        [topic.get(wanted.kind, topics.attributions)],
+        [topics.dead_letters if dead else topics.rows],
         from_beginning=from_beginning,
         follow=follow,
     )
@@ -112,24 +120,10 @@ async def _items(
     try:
         while (records := await reader.read()) is not None:
             for record in records:
-                for item in _items_of(record, wanted.kind, top):
+                if dead and RetryMarker.is_marker(record.headers):
+                    continue
+                for item in [DeadItem(record)] if dead else row_items(record):
                     if model in (None, item.model):
                         yield item
     finally:
         await reader.stop()
-
-
-def _items_of(
-    record: ConsumerRecord, kind: str, top: int
-) -> Iterable[DeadItem | RowItem | RunItem]:
-    if kind == "rows":
-        return row_items(record)
-    if kind == "dead-letters":
-        return [] if RetryMarker.is_marker(record.headers) else [DeadItem(record)]
-    if not is_run(record.headers):
-        return []
-    try:
-        return [RunItem(UniqueInformationRun.from_bytes(record.value), top)]
-    except RejectedError as error:
-        print(f"skipped offset {record.offset}: {error}", file=sys.stderr)
-        return []

@@ -19,6 +19,7 @@ from attributary.service.demo.display import Display
 from attributary.service.demo.stream import RowStream
 from attributary.service.demo.table import View
 from attributary.service.latest import Latest
+from attributary.service.subscription import Result
 
 _REFRESH_SECONDS = 0.25
 _ACCOUNTING_SECONDS = 1.0
@@ -95,7 +96,7 @@ class Session:
     async def _work(
         self,
         console: Console,
-        results: Subscription,
+        results: Subscription[Result],
         accounts: AccountingReader,
         publisher: Publisher,
     ) -> Outcome:
@@ -155,7 +156,7 @@ class Session:
                     finished.result()
                 return
 
-    async def _follow(self, results: Subscription) -> None:
+    async def _follow(self, results: Subscription[Result]) -> None:
         async for message in results:
             if isinstance(message, WindowAttribution):
                 self._latest.add_attribution(message)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from aiokafka import ConsumerRecord
 from handles import FunctionHandle
 from merge_stream import START, Stream, feed
 from ondemand import Answers, Sender, Worker
@@ -186,16 +185,22 @@ async def test_a_pool_runs_each_tick_once(connection: Connection, topics: Topics
     assert run.result.neighbourhoods.origin == "found"
     assert last.result.neighbourhoods is not None
     assert last.result.neighbourhoods.origin == "reused"
-    await windows_alone(connection, topics)
+    await read_apart(connection, topics, len(found))
 
 
-async def windows_alone(connection: Connection, topics: Topics) -> None:
-    """Whoever reads the windows' messages sees nothing of the runs."""
-    seen = subscribe(connection, topics=topics, from_beginning=True, follow=False)
-    async with seen:
-        messages = [message async for message in seen]
+async def read_apart(connection: Connection, topics: Topics, runs: int) -> None:
+    """Whoever reads the windows' messages sees nothing of the runs, and the other way round."""
+    given = {"topics": topics, "from_beginning": True, "follow": False}
+    windows = subscribe(connection, **given)
+    async with windows:
+        messages = [message async for message in windows]
     assert messages
     assert all(isinstance(message, WindowAttribution) for message in messages)
-    assert seen.skipped == 0
-    records: list[ConsumerRecord] = await read_topic_async(connection, topics.attributions)
-    assert len(records) == len(messages) + sum(is_run(one.headers) for one in records)
+    seen = []
+    for output in (None, "y", "other"):
+        scheduled = subscribe(connection, kinds=["unique-information"], output=output, **given)
+        async with scheduled:
+            seen.append(len([run.tick async for run in scheduled]))
+    assert seen == [runs, runs, 0]
+    assert (windows.skipped, scheduled.skipped) == (0, 0)
+    assert len(await read_topic_async(connection, topics.attributions)) == len(messages) + runs

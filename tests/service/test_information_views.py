@@ -10,12 +10,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from aiokafka import ConsumerRecord
 from rich.console import Console
 
 from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.explanation import (
-    KIND_HEADER,
     DependenceChange,
     Explanation,
     McirResult,
@@ -24,12 +22,12 @@ from attributary.schemas.explanation import (
     RankStability,
     UniqueInformation,
 )
-from attributary.schemas.unique_information import UNIQUE_INFORMATION, UniqueInformationRun
+from attributary.schemas.unique_information import UniqueInformationRun
 from attributary.service.asking import Question, ask
 from attributary.service.explanation_tables import explanation_view
 from attributary.service.information_pictures import information_parts
+from attributary.service.items import RunItem
 from attributary.service.picture_sheet import html
-from attributary.service.tailing import _items_of
 
 HOSTILE = "<b>in\x1b[31mcome</b>"
 
@@ -184,20 +182,12 @@ def test_what_mcir_cannot_take_is_said_before_anything_is_sent(
         ask(settings, Question(**given), top=5, as_json=False, save=save)
 
 
-def test_tail_shows_scheduled_runs_among_what_the_topic_holds(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_tail_shows_scheduled_runs_as_a_table_or_as_they_came() -> None:
     run = UniqueInformationRun(
         id="scheduled|60000|churn", model="churn", tick=60_000, every_seconds=60.0,
         computed_at=61_000, seconds=0.25, result=RESULT,
     )  # fmt: skip
-    kind = [(KIND_HEADER, UNIQUE_INFORMATION)]
-
-    def record(value: bytes, headers: Any = ()) -> ConsumerRecord:
-        return ConsumerRecord("a", 0, 7, 0, 0, b"churn", value, None, 0, 0, tuple(headers))
-
-    (item,) = _items_of(record(run.to_bytes(), kind), "unique-information", 2)
-    assert item.model == "churn"
+    item = RunItem(run, 2)
     assert UniqueInformationRun.from_bytes(item.as_json().encode()) == run
     console = Console(file=io.StringIO(), width=120, highlight=False)
     item.draw(console)
@@ -205,6 +195,3 @@ def test_tail_shows_scheduled_runs_among_what_the_topic_holds(
     assert "due 1970-01-01" in text
     assert "churn · y · 2,000 rows of the stream" in text
     assert "\x1b" not in text
-    assert list(_items_of(record(run.to_bytes()), "unique-information", 2)) == [], "a window's"
-    assert list(_items_of(record(b"{", kind), "unique-information", 2)) == []
-    assert "skipped offset 7: attributary.unique-information/1" in capsys.readouterr().err
