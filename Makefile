@@ -25,7 +25,7 @@ DEPENDENCIES := $(VENV)/dependencies-$(subst $(comma),-,$(EXTRAS)).stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-kafka chaos simulate lint format bench clean
+.PHONY: help setup demo test test-kafka chaos simulate lint format bench docs clean
 
 help:
 	@echo "make demo        real rows through the whole pipeline, with a live table (SECONDS=30 DATASET=digits)"
@@ -36,6 +36,7 @@ help:
 	@echo "make lint        ruff, strict mypy and the import contracts"
 	@echo "make format      let ruff rewrite the sources"
 	@echo "make bench       measure, and rewrite docs/performance.md and docs/results.md (ARGS=--quick)"
+	@echo "make docs        the documentation site, in build/site"
 	@echo "make setup       install into $(VENV) (EXTRAS=all,dev adds torch)"
 	@echo "make clean       remove what make made"
 
@@ -70,6 +71,11 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+docs:
+	@$(MAKE) --no-print-directory setup EXTRAS=docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q -f docs/site/mkdocs.yml
+	@echo "written: build/site/index.html"
 
 clean:
 	rm -rf $(VENV) benchmarks/.venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

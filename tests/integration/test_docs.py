@@ -22,6 +22,7 @@ from attributary import Publisher
 _FOLLOWED = (
     "docs/tutorial.md",
     "README.md",
+    "docs/concepts.md",
     "docs/read.md",
     "docs/client.md",
     "docs/ondemand.md",
