@@ -341,3 +341,12 @@ def test_wrong_arguments_are_named(keywords: dict[str, Any], message: str) -> No
         cir(np.ones((3, 2)), np.ones(3), **keywords)
     with pytest.raises(ValueError, match="same n"):
         cir(np.ones((3, 2)), np.ones(4))
+
+
+def test_a_block_whose_members_cancel_in_every_row_claims_no_more_rows_than_it_has() -> None:
+    uu = np.array([1 / 2500.0])
+    exact = estimate(np.zeros(1), np.ones(1), np.zeros(1), np.zeros(1), uu, np.array([4000.0]))
+    rounded = estimate(np.zeros(1), np.ones(1), 1e-13 * uu, np.zeros(1), uu, np.array([4000.0]))
+    assert exact.effective_rows.item() == pytest.approx(2500.0)
+    assert rounded.effective_rows.item() == exact.effective_rows.item()
+    np.testing.assert_array_equal(rounded.interval, exact.interval)

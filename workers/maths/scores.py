@@ -32,6 +32,8 @@ ENOUGH = 60.0
 _HEAVY, _LIGHT = 0.2, 0.3
 #: Shares of the rarer sign below this are round-off of float32 cells.
 _ROUND_OFF = 1e-9
+#: A variance below this share of Σw²u² is what round-off left of none.
+_CANCELLED = 1e-12
 
 
 class Estimate(NamedTuple):
@@ -50,7 +52,7 @@ def estimate(N: Floats, D: Floats, pp: Floats, pu: Floats, uu: Floats, rows: Flo
     For one feature u = |p|; for a block both are sums over its members. With r = N/D,
     v = Σw²(p - ru)²/(4D²) and the Kish size K = D²/uu, the effective size is
 
-    - K where v = 0;
+    - K where v = 0, up to round-off;
     - else, with d = C(1 - C)/v, the smaller of d and K, unless 30 effective rows carry the rarer
       sign and 60 the whole mass;
     - else d, or √(d K) if d > K and the tails are heavy, K <= 0.2 rows; in between up to
@@ -72,7 +74,8 @@ def estimate(N: Floats, D: Floats, pp: Floats, pu: Floats, uu: Floats, rows: Flo
     variance = np.maximum(pp - 2.0 * ratio * pu + ratio * ratio * uu, 0.0) / 4.0
     kish = np.divide(1.0, uu, out=np.zeros_like(uu), where=uu > 0.0)
     binomial = score * (1.0 - score)
-    certain = (variance == 0.0) | (binomial <= _ROUND_OFF)
+    # A block of all levels of a category may have p = 0 in every row, up to round-off.
+    certain = (variance <= _CANCELLED * uu) | (binomial <= _ROUND_OFF)
     delta = np.where(certain, kish, binomial / np.where(certain, 1.0, variance))
     rare = (1.0 - np.abs(ratio)) / 2.0
     rare_square = np.maximum(uu - 2.0 * np.sign(ratio) * pu + pp, 0.0) / 4.0
