@@ -34,7 +34,8 @@ class ForeignFile:
         self._path = path
         self._reject = reject
         # A file ends: only memory bounds what may wait for its other half.
-        self._converter = Converter(adapter, Limits(seconds=float("inf")))
+        limits = Limits(halves=1_000_000, bytes=256 * 2**20, seconds=float("inf"))
+        self._converter = Converter(adapter, limits)
         self._total = path.stat().st_size
         self._raw: IO[bytes] | None = None
         self._table = ParquetFile(path) if path.suffix.lower() in _PARQUET else None

@@ -20,10 +20,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Limits:
-    """What may wait for its other half: so many halves and bytes, each for so long."""
+    """What may wait for its other half: so many halves and bytes of messages, each for so long."""
 
     halves: int = 100_000
-    bytes: int = 256 * 2**20
+    bytes: int = 64 * 2**20
     seconds: float = 60.0
 
 

@@ -84,7 +84,7 @@ def _contents(data: bytes) -> list[Any]:
         elif number in (_FLOAT, _DOUBLE):
             found += _floats(value, "<f4" if number == _FLOAT else "<f8")
         elif number == _STRINGS:
-            found.append(_bytes(value))
+            found.append(_bytes(value).decode("utf-8", "replace"))
     return found
 
 

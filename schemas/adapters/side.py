@@ -15,6 +15,7 @@ from attributary.schemas.errors import Reason, RejectedError
 MAX_ROWS = 100_000
 MAX_VALUES = 10_000  # of one row
 _DEEPEST = 32
+_NESTED = frozenset({dict, list})  # what JSON gives is of these types exactly
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _goes_by(name: str, wanted: Container[str]) -> str | None:
 
 
 def _record(row: dict[str, Any], what: str) -> dict[str, Any]:
-    if not any(isinstance(value, (dict, list)) for value in row.values()):
+    if _NESTED.isdisjoint(map(type, row.values())):
         flat = row
     else:
         flat = {}
@@ -184,7 +185,7 @@ def flatten(name: str, value: Any, what: str, depth: int = 0) -> Iterator[tuple[
 def _leaves(value: Any, what: str) -> list[Any]:
     if not isinstance(value, list):
         return [value]
-    if not any(isinstance(inner, (list, dict)) for inner in value):
+    if _NESTED.isdisjoint(map(type, value)):
         return value
     return [leaf for _, leaf in flatten("", value, what)]
 

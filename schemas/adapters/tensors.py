@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,7 +102,7 @@ def rows_of(tensors: Sequence[Tensor], what: str) -> Side:
     if not tensors:
         raise RejectedError(Reason.EMPTY, f"{what} holds no tensor")
     names: list[str] = []
-    columns: list[list[Any]] = []
+    found: list[list[Any]] = []
     rows = tensors[0].shape[0] if tensors[0].shape else 1
     check_count(rows, what)
     for each in tensors:
@@ -114,14 +115,26 @@ def rows_of(tensors: Sequence[Tensor], what: str) -> Side:
         width = len(each.data) // rows
         if len(names) + width > MAX_VALUES:
             raise RejectedError(Reason.TOO_LARGE, f"{what}: more than {MAX_VALUES} values a row")
-        names += [each.name] if width == 1 else [f"{each.name}[{i}]" for i in range(width)]
-        columns += [_texts(each.data[i::width]) for i in range(width)]
+        if width == 0:
+            continue
+        names += _columns(each.name, width)
+        cut = [each.data[at : at + width] for at in range(0, rows * width, width)]
+        if not found:
+            found = cut
+            continue
+        for row, more in zip(found, cut, strict=True):
+            row += more
     if not names:
         raise RejectedError(Reason.EMPTY, f"{what}: the tensors hold no value")
     if len(set(names)) != len(names):
         raise RejectedError(Reason.WRONG_TYPE, f"{what}: two tensors have one name")
-    found = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    return Side(found, positional=len(tensors) == 1)
+    named = [dict(zip(names, row, strict=True)) for row in found]
+    return Side(named, positional=len(tensors) == 1)
+
+
+@lru_cache(maxsize=1000)
+def _columns(name: str, width: int) -> list[str]:
+    return [name] if width == 1 else [f"{name}[{place}]" for place in range(width)]
 
 
 def _shape(name: str, shape: Any) -> tuple[int, ...]:
@@ -140,7 +153,7 @@ def _flat(data: Any, name: Any) -> list[Any]:
         raise RejectedError(Reason.WRONG_TYPE, f"tensor {name!r:.60}: 'data' must be a list")
     found: list[Any] = data
     for _ in range(32):
-        if not any(isinstance(value, list) for value in found):
+        if list not in set(map(type, found)):
             return found
         found = [leaf for each in found for leaf in (each if isinstance(each, list) else [each])]
     raise RejectedError(Reason.WRONG_TYPE, f"tensor {name!r:.60} is nested too deeply")
@@ -153,10 +166,6 @@ def _strings(data: bytes, name: str) -> list[Any]:
         end = at + 4 + size
         if end > len(data):
             raise RejectedError(Reason.NOT_DECODABLE, f"tensor {name!r:.60}: its bytes are cut")
-        found.append(data[at + 4 : end])
+        found.append(data[at + 4 : end].decode("utf-8", "replace"))
         at = end
     return found
-
-
-def _texts(column: list[Any]) -> list[Any]:
-    return [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in column]

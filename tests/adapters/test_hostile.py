@@ -247,3 +247,18 @@ def test_a_recorded_line_whose_base64_is_broken_is_refused() -> None:
                 ).encode()
             ),
         )
+
+
+def test_a_tensor_without_values_beside_others_is_left_out() -> None:
+    none = {"name": "none", "shape": [2, 0], "datatype": "FP64", "data": []}
+    some = {"name": "a", "shape": [2], "datatype": "FP64", "data": [1.0, 2.0]}
+    more = {"name": "b", "shape": [2, 2], "datatype": "FP64", "data": [[3.0, 4.0], [5.0, 6.0]]}
+    answer = {"outputs": [{"name": "y", "shape": [2], "datatype": "FP64", "data": [0.5, 1.5]}]}
+    for inputs in ([none, some, more], [some, none, more], [some, more, none]):
+        wrapped = {"request": {"inputs": inputs}, "response": answer}
+        rows = _read("v2", ForeignMessage(json.dumps(wrapped).encode()), Naming(model="m"))
+        assert [row.features for row in rows] == [
+            {"a": 1.0, "b[0]": 3.0, "b[1]": 4.0},
+            {"a": 2.0, "b[0]": 5.0, "b[1]": 6.0},
+        ]
+        assert [row.outputs for row in rows] == [{"y": 0.5}, {"y": 1.5}]

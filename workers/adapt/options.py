@@ -18,7 +18,8 @@ class AdaptOptions(GroupOptions):
         default=100_000, description="So many wait at most; then the oldest are given up."
     )
     pair_bytes: Count = Field(
-        default=256 * 2**20, description="Bytes of the messages that wait, at most."
+        default=64 * 2**20,
+        description="Bytes of the messages that wait, at most; in memory they take up to four times that.",
     )
     commit_seconds: Seconds = Field(default=1.0, description="How often offsets are committed.")
     batch_rows: Count = Field(
