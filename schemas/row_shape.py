@@ -21,6 +21,8 @@ from attributary.schemas.row import MAX_NAME, FeatureValue, Row
 _LEARNT_AFTER, _REBUILT = 8, 3
 _FEWEST_NAMES, _MOST_NAMES = 4, 2000
 _MOST_HINTS = 1000
+# Of all hints together: a decoder takes about 600 bytes a name.
+_MOST_NAMES_IN_ALL = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +89,7 @@ class RowShapes:
 
     def __init__(self) -> None:
         self._shapes: dict[str | bytes, _Learnt] = {}
+        self._names = 0
 
     def decode(self, data: bytes, model: str | None) -> Row | None:
         """Return the row, or None where it has to be decoded as any row."""
@@ -123,8 +126,11 @@ class RowShapes:
         names = tuple(row.features)
         shape = self._shapes.get(hint)
         if shape is None or (shape.names != names and shape.missed >= _LEARNT_AFTER):
-            if len(self._shapes) >= _MOST_HINTS:
+            more = len(names) - (0 if shape is None else len(shape.names))
+            if len(self._shapes) >= _MOST_HINTS or self._names + more > _MOST_NAMES_IN_ALL:
                 self._shapes.clear()
+                self._names, more = 0, len(names)
+            self._names += more
             shape = self._shapes[hint] = _Learnt(names)
         if shape.names != names:
             shape.missed += 1

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from streams import card, layout
 
+from attributary.schemas import row_shape
 from attributary.schemas.card import Feature
 from attributary.schemas.errors import RejectedError
 from attributary.schemas.row import JsonRows, Row, decode_json_rows
@@ -136,3 +137,15 @@ def test_a_layout_makes_the_same_arrays_of_them(features: tuple[Any, ...], stric
     assert np.array_equal(mine.X, its.X, equal_nan=True)
     assert np.array_equal(mine.Y, its.Y)
     assert (mine.kept, mine.errors) == (its.kept, its.errors)
+
+
+def test_endless_names_of_features_are_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_shape, "_MOST_NAMES_IN_ALL", 500)
+    shapes, held = RowShapes(), []
+    for number in range(200):
+        features = {f"f{number}-{index}": 1.0 for index in range(10 + number % 7)}
+        for _ in range(9):  # other names than before, often enough to take their place
+            shapes.learn(b"{}", f"m{number % 40}", Row(features, 1.0))
+        held.append(sum(len(learnt.names) for learnt in shapes._shapes.values()))
+        assert held[-1] == shapes._names
+    assert 400 < max(held) <= 500

@@ -243,7 +243,7 @@ def test_a_merge_that_is_full_says_so_once_and_closes_the_blocks() -> None:
     line = Line(merge=MergeOptions(max_models=3))
     for number in range(640):
         line.send(f"name-{number % 40}", {"a": float(number), "b": 1.0})
-        if number % 16 == 0:
+        if number % 80 == 0:
             line.now += 2.0
             line.flush()
     line.flush()
