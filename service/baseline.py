@@ -47,16 +47,18 @@ _LONGEST_GROUP = 80
 
 @dataclass(frozen=True)
 class BaselineJob:
-    """What the baseline is taken from.
+    """What the baseline is taken from: a file, or what ``query`` returns where ``path`` is None.
 
     ``artefact``: the model that says the outputs; None: columns hold them. ``card`` declares what it likes.
     ``group_threshold``: correlation from which features form a group; None: no groups but the card's.
     """
 
-    path: Path
+    path: Path | None
     model: str
     choice: Choice
     kind: str = "auto"
+    query: str = ""
+    database: Path | None = None
     card: ModelCard | None = None
     artefact: Artefact | None = None
     group_threshold: float | None = 0.7
@@ -116,6 +118,8 @@ class _Making:
                 tuple(feature.name for feature in card.features if feature.kind != "numeric"),
             ),
             kind=job.kind,
+            query=job.query,
+            database=job.database,
         )
         named = self._table.named
         categories = {*named.texts, *job.choice.categorical}
@@ -236,7 +240,7 @@ class _Making:
             sample.update(hash_integers(numbers), X, Y, numbers)
             seen += len(X)
         if not seen:
-            raise ConfigurationError(f"{self._job.path} holds no row that can be used")
+            raise ConfigurationError(f"{self._table.source} holds no row that can be used")
         rows = sample.rows()
         return rows.X, rows.Y if says is None else says(rows.X)
 
@@ -309,7 +313,7 @@ class _Making:
                     found = layout.encode(rows)
                     count = len(rows)
             except RejectedError as error:
-                raise ConfigurationError(f"{self._job.path}: {error}") from None
+                raise ConfigurationError(f"{self._table.source}: {error}") from None
             for problem in found.errors:
                 reject(f"row {place + problem.index + 1}: {problem.message}")
             place += count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from attributary.schemas.row import Row, decode_json_rows
 from attributary.service.columns import Choice, choose_typed, text_columns
 from attributary.service.event_times import EventTimes
 from attributary.service.json_lines import JsonLines
+from attributary.service.query_rows import QueryRows
 from attributary.service.table_files import CsvFile, ParquetFile, Reject, check_file, kind_of
 from attributary.workers.stream.layout import DEFAULT_OUTPUT, output_names
 
@@ -35,15 +36,30 @@ class Named:
 
 
 class TrainingTable:
-    """A CSV, JSONL or Parquet file; ``progress`` is (done, total) of the pass that runs."""
+    """A CSV, JSONL or Parquet file, or what a query returns, which is asked once for every pass.
 
-    def __init__(self, path: Path, model: str, choice: Choice, *, kind: str = "auto") -> None:
-        """ConfigurationError: there is no such file, or it lacks a column."""
-        check_file(path)
-        self.path = path
+    ``progress`` is (done, total) of the pass that runs.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        model: str,
+        choice: Choice,
+        *,
+        kind: str = "auto",
+        query: str = "",
+        database: Path | None = None,
+    ) -> None:
+        """ConfigurationError: there is no such file, it lacks a column, or DuckDB refuses the query."""
+        if path is not None:
+            check_file(path)
+        self.source = "the query" if path is None else str(path)
+        self._path = path
+        self._query = query, database
         self._model = model
         self._choice = choice
-        self._kind = kind_of(path, kind)
+        self._kind = "query" if path is None else kind_of(path, kind)
         self.progress: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.named = self._names()
 
@@ -66,7 +82,7 @@ class TrainingTable:
                 for name, value in row.features.items():
                     names[name] = names.get(name, False) or isinstance(value, str)
         if not names:
-            raise ConfigurationError(f"{self.path} holds no row that can be used")
+            raise ConfigurationError(f"{self.source} holds no row that can be used")
         return Named(tuple(names), frozenset(n for n, text in names.items() if text), outputs)
 
     def rows(self, reject: Reject) -> Iterator[Rows]:
@@ -103,12 +119,16 @@ class TrainingTable:
                 yield found
 
     def _lines(self, reject: Reject) -> JsonLines:
-        return JsonLines(self.path, self._model, self._choice, times=EventTimes(), reject=reject)
+        return JsonLines(
+            cast("Path", self._path), self._model, self._choice, times=EventTimes(), reject=reject
+        )
 
     def _table(self, reject: Reject) -> Any:
+        if self._path is None:
+            return QueryRows(*self._query)
         if self._kind == "csv":
-            return CsvFile(self.path, texts=self._choice.texts, reject=reject)
-        return ParquetFile(self.path)
+            return CsvFile(self._path, texts=self._choice.texts, reject=reject)
+        return ParquetFile(self._path)
 
 
 def declared(choice: Choice, features: tuple[str, ...], categorical: tuple[str, ...]) -> Choice:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.service.commands.publish import _names
+from attributary.service.commands.publish import _names, check_source
 
 if TYPE_CHECKING:
     from attributary.schemas.card import Artefact, ModelCard
@@ -21,7 +21,18 @@ _PROGRESS_SECONDS = 5.0
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--query",
+    metavar="SQL",
+    help="In place of FILE: the rows that DuckDB answers with, from --database or files that it names.",
+)
+@click.option(
+    "--database",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A DuckDB database for --query; it is only read.",
+)
 @click.option("--model", metavar="NAME", help="Name of the model [default: the card's].")
 @click.option(
     "--card",
@@ -94,7 +105,9 @@ _PROGRESS_SECONDS = 5.0
     "--register", is_flag=True, help="Send the card; it replaces the model's earlier one."
 )
 def baseline(
-    file: Path,
+    file: Path | None,
+    query: str | None,
+    database: Path | None,
     model: str | None,
     given: Path | None,
     artefact: str | None,
@@ -110,7 +123,8 @@ def baseline(
     out: Path | None,
     register: bool,
 ) -> int:
-    """Make a model's card from its training table FILE: CSV, JSONL or Parquet, of any length.
+    """Make a model's card from its training table FILE: CSV, JSONL or Parquet, of any length; or from a
+    DuckDB query.
 
     The card holds what windows are compared with: the distribution of every column and output, missing
     rates, the grid, the attribution scores, and groups of features that move together. No row is kept, but
@@ -132,6 +146,7 @@ def baseline(
     from attributary.service.global_options import current_settings
     from attributary.service.printable import printable
 
+    check_source(file, query, database, kind, command="baseline")
     settings = current_settings()
     card = None if given is None else _read(given)
     named = model or (None if card is None else card.model)
@@ -140,7 +155,7 @@ def baseline(
     found = _artefact(artefact, categories, card)
     if artefact is not None and outputs:
         raise ConfigurationError("--artefact and --outputs both say the outputs: choose one")
-    if found is None and not outputs and not _travelling(file, kind):
+    if found is None and not outputs and not (file is not None and _travelling(file, kind)):
         raise ConfigurationError(
             "who says the outputs? --artefact FILE, or --outputs COL,COL for columns that hold them"
         )
@@ -150,7 +165,8 @@ def baseline(
         nonlocal rejected
         rejected += 1
         if rejected <= _SHOWN:
-            click.echo(f"{file.name}: left out: {printable(problem)}", err=True)
+            name = "query" if file is None else file.name
+            click.echo(f"{name}: left out: {printable(problem)}", err=True)
 
     made = make_baseline(
         BaselineJob(
@@ -165,6 +181,8 @@ def baseline(
                 modelled=found is not None and not outputs,
             ),
             kind=kind,
+            query=query or "",
+            database=database,
             card=card,
             artefact=found,
             group_threshold=None if no_groups else group_threshold,

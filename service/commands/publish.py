@@ -15,6 +15,18 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     return tuple(name.strip() for part in value for name in part.split(",") if name.strip())
 
 
+def check_source(
+    file: Path | None, query: str | None, database: Path | None, kind: str, *, command: str
+) -> None:
+    """Raise ConfigurationError unless rows come from one place: a file, or a query."""
+    if (file is None) == (query is None):
+        raise ConfigurationError(f"{command} FILE, or {command} --query SQL: one of them")
+    if query is None and database is not None:
+        raise ConfigurationError("--database belongs to --query")
+    if query is not None and kind != "auto":
+        raise ConfigurationError(f"--format {kind} is of a file, --query has none")
+
+
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option(
@@ -184,12 +196,7 @@ def publish(
     from attributary.service.file_publisher import FilePublisher, Job
     from attributary.service.global_options import current_settings
 
-    if (file is None) == (query is None):
-        raise ConfigurationError("publish FILE, or publish --query SQL: one of them")
-    if query is None and database is not None:
-        raise ConfigurationError("--database belongs to --query")
-    if query is not None and kind != "auto":
-        raise ConfigurationError(f"--format {kind} is of a file, --query has none")
+    check_source(file, query, database, kind, command="publish")
     adapter = None
     if kind in FOREIGN:
         from attributary.service.foreign_options import build_adapter

@@ -25,10 +25,13 @@ from attributary.service.cli import cli
 from attributary.service.columns import Choice
 from attributary.service.table_files import ParquetFile
 from attributary.workers.maths.cir import cir
+from attributary.workers.maths.grid import Grid
+from attributary.workers.maths.pane import PaneSketch
+from attributary.workers.maths.window import WindowState
 from attributary.workers.ondemand.policy import LoadPolicy
 from attributary.workers.stream.layout import Layout
 from attributary.workers.stream.options import IngestOptions
-from attributary.workers.stream.training import TrainingSamples, sample_of
+from attributary.workers.stream.training import TrainingSamples, baseline_of, sample_of
 
 ROWS = 3000
 LEVELS = ["free", "pro", "team"]
@@ -65,7 +68,7 @@ def written(frame: pd.DataFrame, folder: Path, kind: str) -> Path:
     return path
 
 
-def made(path: Path, choice: Choice = CHOICE, **job: Any) -> MadeBaseline:
+def made(path: Path | None, choice: Choice = CHOICE, **job: Any) -> MadeBaseline:
     policy = job.pop("policy", LoadPolicy())
     problems: list[str] = job.pop("problems", [])
     fields = {"model": "m", "choice": choice, **job}
@@ -122,10 +125,13 @@ def test_the_card_holds_what_numpy_finds_in_the_table(tmp_path: Path) -> None:
     assert ModelCard.from_bytes(card.to_bytes()) == card
 
 
-def test_csv_jsonl_and_rows_as_they_travel_make_the_card_of_parquet(tmp_path: Path) -> None:
+def test_csv_jsonl_queries_and_rows_as_they_travel_make_the_card_of_parquet(tmp_path: Path) -> None:
     frame = table(1500)
     expected = made(written(frame, tmp_path, "parquet")).card
     assert made(written(frame, tmp_path, "csv")).card == expected
+    pytest.importorskip("duckdb")
+    query = "FROM '" + str(tmp_path / "train.parquet") + "'"
+    assert made(None, query=query).card == expected
     flat = made(written(frame, tmp_path, "jsonl")).card
     lines = [
         json.dumps({
@@ -395,6 +401,8 @@ def test_the_command_writes_a_card_that_register_takes(tmp_path: Path) -> None:
     assert {feature.group for feature in printed.features} == {None}
     for wrong, what in (
         (arguments[:2], "name the model"),
+        (arguments[:1], "baseline FILE, or baseline --query SQL"),
+        ([*arguments, "--database", "x.db"], "--database belongs to --query"),
         (arguments[:4], "who says the outputs"),
         ([*arguments, "--artefact", "x.ubj"], "x.ubj: No such file"),
         ([*arguments, "--categories", "codes"], "name it, --artefact"),
@@ -402,6 +410,35 @@ def test_the_command_writes_a_card_that_register_takes(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli, wrong, standalone_mode=False)
         assert isinstance(result.exception, ConfigurationError)
         assert what in str(result.exception)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hostile_columns_survive_the_card_to_the_last_bit(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = int(rng.integers(1, 3000))
+    base = rng.standard_normal(rows)
+    kinds = [
+        base, 0.1 + 1e-17 * base, np.full(rows, 0.1), np.round(base), base * 5e-324,
+        np.where(rng.random(rows) < 0.3, np.nan, base * 1e300), np.full(rows, np.nan),
+        rng.lognormal(sigma=8, size=rows), np.where(rng.random(rows) < 0.5, np.inf, 0.3),
+    ]  # fmt: skip
+    X = np.column_stack([kinds[place] for place in rng.integers(0, len(kinds), 6)])
+    Y = np.column_stack([X[:, 0], -X[:, 1]])
+    grid = Grid.from_rows(X, Y)
+    pane = PaneSketch(grid, blocks={"g": [0, 1]})
+    pane.update(X, Y, rng.uniform(1e-6, 1e6, rows) if seed % 2 else None)
+    state = WindowState.of(pane)
+    baseline = baseline_of(grid, state, state.evaluate({"g": [0, 1]}))
+    again = Baseline.model_validate_json(baseline.model_dump_json())
+    assert again == baseline
+    sample = sample_of(again)
+    assert sample is not None
+    assert sample.rows == rows
+    levels = [0.0, 0.1, 0.5, 0.9, 1.0]
+    for theirs, ours in ((sample.x_digests, state.x_digests), (sample.y_digests, state.y_digests)):
+        np.testing.assert_array_equal(theirs.quantile(levels), ours.quantile(levels))
+        np.testing.assert_array_equal(theirs.count, ours.count)
+        np.testing.assert_array_equal(theirs.nan_count, ours.nan_count + ours.inf_count)
 
 
 DIGEST: dict[str, Any] = {
