@@ -32,6 +32,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError, ConfigurationError
 from attributary.schemas.row import Row, decode_json_rows
 from attributary.schemas.topics import Topics
+from attributary.service import sender as sender_module
 from attributary.service.topics import create_topics
 
 pytestmark = pytest.mark.integration
@@ -379,3 +380,30 @@ def test_topics_that_are_missing_are_named_and_not_created(
         with pytest.raises(BrokerError, match="topics create") as caught:
             next(subscribe(connection, topics=topic_names))
         assert topic_names.attributions in str(caught.value)
+
+
+def test_callers_wake_the_thread_only_after_a_long_pause(
+    connection: Connection, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waking it takes ten times as long as the rest of a call."""
+    monkeypatch.setattr(sender_module, "WATCHFUL_SECONDS", 0.3)
+    with _publisher(connection, topics) as publisher:
+        publisher.publish({"x": 0}, 1.0, id=0)
+        assert publisher.flush()
+        sender = publisher._sender
+        assert sender is not None
+        woken: list[Any] = []
+        call = sender._call
+        monkeypatch.setattr(sender, "_call", lambda f: (woken.append(f), call(f)))
+        for index in range(1, 40):
+            publisher.publish({"x": index}, 1.0, id=index)
+            time.sleep(0.02)
+        _await_until(lambda: publisher.published == 40)
+        assert woken == []
+        _await_until(lambda: sender._asleep)
+        began = time.monotonic()
+        publisher.publish({"x": 40}, 1.0, id=40)
+        assert len(woken) == 1
+        _await_until(lambda: publisher.published == 41)
+        assert time.monotonic() - began < 5.0
+    assert _ids(connection, topics) == Counter(range(41))
