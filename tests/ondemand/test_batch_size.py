@@ -104,6 +104,17 @@ def test_long_calls_on_a_gpu_go_in_batches_that_fill_its_memory() -> None:
         assert np.array_equal(answer, np.column_stack([X.sum(axis=1), X[:, 0]]))
 
 
+def test_large_batches_are_also_done_in_time() -> None:
+    handle = Device(10**9, 1000)
+    for timely, rows in ((100, 64), (3, 32), (10**6, 512)):
+        handle.footprint = Footprint(1000, 10**9, timely)
+        gateway = gateway_of(handle)
+        gateway.evaluate(np.ones((600, 2)), nothing)
+        assert gateway.rows == rows
+        gateway.close()
+        handle.alive = True
+
+
 @pytest.mark.parametrize(("told", "device"), [(None, "cuda:0"), (0, "cpu"), (None, "server")])
 def test_what_is_not_measured_or_has_no_device_gets_small_batches(
     told: int | None, device: str

@@ -12,10 +12,12 @@ FEW, SOME = 1, 16
 
 @dataclass(frozen=True)
 class Footprint:
-    """``row_bytes`` that one more row of a call takes, ``free_bytes`` that are left for rows."""
+    """``row_bytes`` that one more row of a call takes, ``free_bytes`` that are left for rows, and
+    ``timely_rows`` that take a tenth of the time that a call may, at the pace of a short one."""
 
     row_bytes: int
     free_bytes: int
+    timely_rows: int = 2**62
 
 
 def rows_that_fit(footprint: Footprint, most: int) -> int:
@@ -24,9 +26,11 @@ def rows_that_fit(footprint: Footprint, most: int) -> int:
     A power of two, so that measurements a little apart give the same batches, and those the same sums.
     """
     fitting = int(SHARE * footprint.free_bytes) // max(1, footprint.row_bytes)
-    if fitting >= most:
-        return most
-    return 1 << max(0, fitting.bit_length() - 1)
+    return most if fitting >= most else _power(fitting)
+
+
+def _power(rows: int) -> int:
+    return 1 << max(0, rows.bit_length() - 1)
 
 
 class BatchSize:
@@ -37,6 +41,12 @@ class BatchSize:
 
     def __init__(self, small: int, large: int) -> None:
         self.small, self.large = small, large
+
+    def fit(self, footprint: Footprint) -> None:
+        """Take what fits the memory; large batches also what is done in time."""
+        if footprint.timely_rows < self.large:
+            self.large = max(self.small, _power(footprint.timely_rows))
+        self.limit(rows_that_fit(footprint, self.large))
 
     def limit(self, rows: int) -> None:
         """Take at most so many rows from now on."""

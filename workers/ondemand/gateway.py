@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attributary.schemas.explanation import ErrorCode
-from attributary.workers.ondemand.batch_size import SOME, BatchSize, rows_that_fit
+from attributary.workers.ondemand.batch_size import SOME, BatchSize
 from attributary.workers.ondemand.errors import OutOfMemoryError, RequestError
 from attributary.workers.ondemand.model_handle import Floats, ModelHandle
 
@@ -255,8 +255,10 @@ class Gateway:
             self._ready()
             return
         else:
-            size.limit(size.small if footprint is None else rows_that_fit(footprint, size.large))
-            if footprint is not None:
+            if footprint is None:
+                size.limit(size.small)
+            else:
+                size.fit(footprint)
                 _log.info(
                     "batches of %d rows: %d bytes a row, %d bytes free",
                     self.rows,

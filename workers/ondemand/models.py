@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -147,16 +148,20 @@ class OpenModel:
         with self._calling:
             # The first call also loads and plans what later ones do not.
             for rows in (FEW, FEW, SOME):
-                measured = self._running().measure(
-                    np.repeat(x, rows, axis=0), self._policy.call_seconds
-                )
+                process, began = self._running(), time.monotonic()
+                measured = process.measure(np.repeat(x, rows, axis=0), self._policy.call_seconds)
                 if measured is None:
                     return None
                 found.append(measured)
+            seconds = time.monotonic() - began
         (_, (few, _, _), (some, free, outputs)) = found
         # Question and answer lie in memory, too, twice on the way.
         least = 2 * 8 * (x.shape[1] + outputs)
-        return Footprint(max(least, -(-(some - few) // (SOME - FEW))), free)
+        return Footprint(
+            row_bytes=max(least, -(-(some - few) // (SOME - FEW))),
+            free_bytes=free,
+            timely_rows=max(1, int(SOME * 0.1 * self._policy.call_seconds / max(seconds, 1e-6))),
+        )
 
     def _gradient(self, X: Floats) -> Floats:
         """Return the derivatives (n, c, d) at X (n, d)."""
