@@ -34,7 +34,8 @@ import click
     "--background",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Rows that contributions are against [default: samples of the stream].",
+    help="Rows that contributions are against [default: samples of the stream]; of ordshap, rows that "
+    "masked features are taken from, in place of --parameter mask=VALUE.",
 )
 @click.option(
     "--window",
@@ -101,6 +102,8 @@ def explain(
     rows nearby, and answer with what every feature contributes to the output, in the output's units:
     base value + contributions + what is left over = the model's output. The base value is the model's mean
     output over a background: rows that you give, or samples of the stream (a card with "samples" above 0).
+    ordshap takes the card's features as a sequence, in their order, and answers what each value is worth,
+    and how much more one place later.
 
     \b
     Examples:

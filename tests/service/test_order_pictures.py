@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from attributary.schemas.explanation import LocalOrder, OrderImportance, OrdShapResult
+from attributary.schemas.errors import ConfigurationError
+from attributary.schemas.explanation import (
+    Explanation,
+    LocalOrder,
+    OrderImportance,
+    OrdShapResult,
+)
+from attributary.service import asking
 from attributary.service.order_pictures import order_parts
 from attributary.service.order_strip import extremes, strip
-from attributary.service.picture_sheet import html
+from attributary.service.picture_sheet import check_file, html
 
 HOSTILE = "<script>alert('x')</script>\x1b[31m"
 
@@ -90,3 +100,35 @@ def test_strips_share_their_extremes() -> None:
     assert strip([1.0], 1.0, 1.0) == "▁"
     assert strip([], 0.0, 0.0) == ""
     assert len(strip([0.0] * 400, 0.0, 1.0)) == 40
+
+
+def test_the_command_draws_the_form_that_the_file_is_named_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answered(*_: Any, **__: Any) -> Explanation:
+        return Explanation(
+            id="r", model="mood", method="ordshap", outcome="result", result=result(),
+            requested_at=0, computed_at=0, seconds=0.1,
+        )  # fmt: skip
+
+    monkeypatch.setattr(asking, "_ask", answered)
+    monkeypatch.setattr(asking, "require_broker", lambda connection: None)
+    question = asking.Question(
+        model="mood", instance=None, sample=1, method="ordshap", output=None, background=None,
+        window=None, rows=None, parameters=(), seed=0, timeout=1.0, high=False,
+    )  # fmt: skip
+    settings: Any = SimpleNamespace(connection=None)
+    drawn = {}
+    for ending in ("html", "png"):
+        path = tmp_path / f"p.{ending}"
+        if ending == "png":
+            pytest.importorskip("resvg_py", reason="needs the extra png")
+            try:
+                check_file(path)
+            except ConfigurationError as error:
+                pytest.skip(str(error))
+        assert asking.ask(settings, question, top=5, as_json=True, save=path) == 0
+        drawn[ending] = path.read_bytes()
+    assert b"OrdShap: mood" in drawn["html"]
+    assert drawn["png"].startswith(b"\x89PNG")
+    assert len(drawn["png"]) > 10_000

@@ -124,7 +124,8 @@ def test_the_same_request_gives_the_same_bytes_and_progress_ends_within_its_tota
     told: list[tuple[int, int]] = []
     changes = {"progress": lambda done, total: told.append((done, total))}
     first = explain(changes, mask=0, permutations=24).model_dump_json()
-    assert explain(mask=0, permutations=24).model_dump_json() == first
+    for size in (1, 7, 4_096):
+        assert explain({"batch_size": size}, mask=0, permutations=24).model_dump_json() == first
     done, total = zip(*told, strict=True)
     assert list(done) == sorted(done)
     assert 0 < done[0] <= done[-1] <= total[0] == 4_000
