@@ -15,7 +15,7 @@ from benchmarks import order_games
 from benchmarks.suite import Figure, Options, Panel, Suite, table
 
 REPETITIONS = 100
-PERMUTATIONS = (16, 32, 64, 128, 256, 512)
+PERMUTATIONS = (24, 32, 64, 128, 256, 512)
 CALLS = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 OURS, SAMPLING, SQUARES = "ours", "the paper's sampling", "the paper's least squares"
 GAMES = {

@@ -68,13 +68,18 @@ def section(results: dict[str, Any]) -> str:
             "(exclusion, lower is better): area under the output against the share of words, under "
             f"{result['orders']} random orders that all share, and in the order as written. KernelSHAP, "
             "LIME, LOCO and Integrated Gradients (32 steps, each with a gradient; baseline `[MASK]`) explain "
-            "the order as written; KernelSHAP and LIME get as many calls as OrdShap.",
+            "the order as written; KernelSHAP and LIME get as many calls as OrdShap. The curve has d + 1 "
+            "points for d words, the area is by the trapezoidal rule, and ties go to the earlier word.",
             table(head, lines),
             " ".join(_said(methods, values, which) for which in range(len(AREAS))),
             "### In which order\n\n"
-            "All words shown, the highest importance last (*rising*) or first (*falling*): an importance of "
-            "position should raise the output first, and lower it then. A ranking by value is no claim about "
-            "order; it stands here for comparison.",
+            "For the paper's evaluation by permuting after position importance (section 6.1), in a form "
+            "of our own: the words of a sentence are sorted once by their importances, ties as written; "
+            "*rising* is the model's output on the sorted sequence, the highest importance last, "
+            "*falling* its output on the reverse. All words are shown, `[CLS]` and `[SEP]` stay, nothing "
+            "is masked or drawn. As PI is output per place later, an importance of position should raise "
+            "the output when rising and lower it when falling: *rising - falling* is to be high. A "
+            "ranking by value is no claim about order; it stands here for comparison.",
             table(["words by", "rising", "falling", "rising - falling"], _orders(result)),
             _said_of_orders(result, values),
         ]

@@ -28,6 +28,7 @@ PAGES = {
     "results": (
         "t_explainer",
         "speed",
+        "ordshap-intervals",
         "ordshap-calls",
         "ordshap-tokens",
         "ordshap-text",
