@@ -41,7 +41,7 @@ def test_the_site_is_whole(site: Path) -> None:
     for command in COMMANDS:
         assert f"Usage: attributary {command} " in commands
     client = (site / "reference" / "client.html").read_text(encoding="utf-8")
-    for name in ("Publisher", "subscribe", "Explainer"):
+    for name in ("Publisher", "PredictionMiddleware", "subscribe", "Explainer"):
         assert re.search(rf'id="attributary\.service\.\w+\.{name}"', client)
     assert (site / "contracts" / "asyncapi.json").exists()
     assert not list(site.rglob("*.py"))
