@@ -25,18 +25,18 @@ GAMES = ("hats", "order", "recurrent", "no structure")
 
 
 def measure(name: str, options: Options) -> dict[str, Any]:
-    """Return the coverage at every budget on a game of 8 units, against exact values."""
-    game = order_games.hats if name == "hats" else _made(name)(8)
-    true = np.array(order_games.truth(game, 8))
+    """Return the coverage at every budget on a game of 8 units (6 to try), against exact values."""
+    units = 6 if options.quick else 8
+    game = order_games.hats if name == "hats" else _made(name)(units)
+    true = np.array(order_games.truth(game, units))
     rows = []
-    for budget, repetitions in BUDGETS.items():
-        runs = _runs(game, 8, 2 if options.quick else repetitions, n_permutations=budget)
+    for budget, repetitions in list(BUDGETS.items())[: 2 if options.quick else None]:
+        runs = _runs(game, units, 2 if options.quick else repetitions, n_permutations=budget)
         rows.append({"asked": f"{budget}", **_summary(runs, true)})
-    if name in TARGETS:
-        repetitions = 2 if options.quick else 100
-        runs = _runs(game, 8, repetitions, target_stderr=TARGETS[name], n_permutations=2_000)
+    if name in TARGETS and not options.quick:
+        runs = _runs(game, units, 100, target_stderr=TARGETS[name], n_permutations=2_000)
         rows.append({"asked": f"target_stderr={TARGETS[name]:g}", **_summary(runs, true)})
-    return {"game": f"{name}, 8 units", "rows": rows}
+    return {"game": f"{name}, {units} units", "rows": rows}
 
 
 def measure_long(name: str, options: Options) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def cases(options: Options) -> dict[str, Callable[[], Any]]:
     """Return one case for each game."""
     found: dict[str, Callable[[], Any]] = {
         f"OrdShap intervals, {name}": partial(measure, name, options)
-        for name in (GAMES[:2] if options.quick else GAMES)
+        for name in (GAMES[1:2] if options.quick else GAMES)
     }
     for name in () if options.quick else LONG:
         found[f"OrdShap intervals, {name}"] = partial(measure_long, name, options)
