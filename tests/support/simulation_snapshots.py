@@ -69,7 +69,7 @@ class SnapshotMerger(Merger):
     def _new_core(self, home: int) -> MergePartition:
         old = self.cores[home]
         return MergePartition(
-            self.catalogue, self._records.merge_options, old._owns, self.accumulators
+            self.catalogue, self._records.merge_options, old._admission.owns, self.accumulators
         )
 
     def read(self, partition: int, most: int, log: Sequence[Sent] | None = None) -> None:

@@ -20,7 +20,7 @@ class Admission:
         self, most: int, owns: Callable[[str], bool], report: Callable[[str], None]
     ) -> None:
         self._most = most
-        self._owns = owns
+        self.owns = owns
         self._report = report
         #: When a model was first heard of, in the broker's time.
         self.began: dict[str, int] = {}
@@ -53,7 +53,7 @@ class Admission:
         if model in merged:
             return True
         full = len(merged) >= self._most
-        return self._owns(model) and not full and model not in self.refused
+        return self.owns(model) and not full and model not in self.refused
 
     def booked(self, manifest: Manifest, merged: Collection[str], clock: int) -> Manifest:
         """Return the manifest without models that no books are kept of.
@@ -75,7 +75,7 @@ class Admission:
     def _has_books(self, name: str, count: ModelCount, merged: Collection[str]) -> bool:
         if name in merged:
             return True
-        if not self._owns(name) or len(merged) >= self._most:
+        if not self.owns(name) or len(merged) >= self._most:
             return False
         room = len(self.began) < _NAMES_PER_MODEL * self._most
         return bool(count.accepted) or name in self.began or room
