@@ -114,7 +114,6 @@ def test_many_rows(publisher: Publisher, body: Any) -> None:
         {"app": App(b'{"score": 1}', status=422)},
         {"app": App(b'{"score": 1}', status=307)},
     ],
-    ids=str,
 )
 def test_other_requests_pass(publisher: Publisher, asked: dict[str, Any]) -> None:
     app = asked.pop("app", App(b'{"score": 1}'))
@@ -136,7 +135,6 @@ def test_other_requests_pass(publisher: Publisher, asked: dict[str, Any]) -> Non
         ({"a": 1}, App(b'{"score": 1}'), {"headers": [(b"Content-Encoding", b"br")]}),
         (b"[" * 100, App(b'{"score": 1}'), {}),
     ],
-    ids=str,
 )
 def test_what_cannot_be_read_is_counted_and_passes(
     publisher: Publisher, body: Any, app: App, scope: dict[str, Any]

@@ -277,7 +277,6 @@ def test_a_function_that_changes_its_argument_publishes_what_it_was_given(
         ("text", 1.0),
         (None, 1.0),
     ],
-    ids=str,
 )
 def test_what_is_no_row_is_counted_and_the_caller_notices_nothing(
     publisher: Publisher, given: Any, answer: Any
