@@ -287,6 +287,8 @@ class Gateway:
 
 
 def _single_row(error: OutOfMemoryError) -> RequestError:
+    if error.code != ErrorCode.LIMIT_EXCEEDED:  # killed: by whom, nobody says
+        return RequestError(error.code, f"{error}, on a single row; the memory may have run out")
     return RequestError(
         ErrorCode.LIMIT_EXCEEDED,
         f"the memory does not hold the model's work on a single row: {error}; raise the models' setting "
