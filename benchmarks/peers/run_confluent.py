@@ -8,7 +8,7 @@ from importlib.metadata import version
 from calls import FEATURES, WARM_UPS, percentiles, timed
 from confluent_kafka import Producer
 
-calls = int(sys.argv[1])
+calls, pause = int(sys.argv[1]), float(sys.argv[2])
 producer = Producer(
     {
         "bootstrap.servers": "127.0.0.1:9",
@@ -30,7 +30,7 @@ entry = {
     "who": f"confluent-kafka {version('confluent-kafka')}",
     "does": "json.dumps and Producer.produce, a dict",
     "rows": 1,
-    **percentiles(timed(produce, calls, 0.0), 1),
+    **percentiles(timed(produce, calls, pause), 1),
 }
 producer.purge()
 producer.flush(1.0)
