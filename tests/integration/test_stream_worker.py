@@ -255,12 +255,14 @@ def test_rows_of_every_format_count_once_through_bad_messages_and_a_stop(stage: 
     worker = stage.start()
     rows = Rows.draw(9000, seed=1)
     messages = rows.mixed("m")
-    stage.publish(messages[:20])
-    stage.wait_for_rows("m", 1)  # the good rows decide what the model's columns are
+    # The good rows decide what the model's columns are, and enough of them where its grid's edges lie.
+    first = 200
+    stage.publish(messages[:first])
+    stage.wait_for_rows("m", 1)
     for index, (hostile, _) in enumerate(_HOSTILE):
-        messages.insert(20 + index * 9, hostile)
+        messages.insert(first + index * 9, hostile)
     half = len(messages) // 2
-    stage.publish(messages[20:half])
+    stage.publish(messages[first:half])
     worker.process.send_signal(signal.SIGTERM)
     stage.publish(messages[half:])
     assert worker.wait(15.0) == 0
