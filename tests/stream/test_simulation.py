@@ -49,6 +49,7 @@ _HAPPENS = {
     "truncated": 30,
     "truncated before it was counted": 20,
     "lost before it was read": 1,
+    "commit moved back": 0.2,
     "thinned": 50,
     "compared": 50,
 }
