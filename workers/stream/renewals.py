@@ -18,8 +18,8 @@ from attributary.workers.stream.options import IngestOptions
 
 #: Epochs of one layout, at most.
 MOST_EPOCHS = 12
-# The first renewals come at once: of a grid from too few rows, and of a shift.
-_AT_ONCE = 3
+# The first renewals come at once: of a grid from too few rows, of shifts, of the seasons of a year.
+_AT_ONCE = 8
 _GROWTH = 4
 
 
