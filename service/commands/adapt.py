@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from attributary.service.command_options import given, metrics_options, names
 from attributary.service.foreign_names import FOREIGN
 from attributary.service.help_settings import help_settings_option
 
 if TYPE_CHECKING:
     from attributary.workers.adapt.service import AdaptService
-
-
-def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of ``a,b`` or of a repeated option."""
-    return tuple(name.strip() for part in value for name in part.split(",") if name.strip())
 
 
 @click.command()
@@ -25,7 +21,7 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     "foreign",
     multiple=True,
     required=True,
-    callback=_names,
+    callback=names,
     metavar="TOPIC,TOPIC",
     help="Topics to read.",
 )
@@ -41,21 +37,21 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option(
     "--features",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="NAME,NAME",
     help="Features to take; names for values that have none, in their order.",
 )
 @click.option(
     "--outputs",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="NAME,NAME",
     help="The same for what the model said.",
 )
 @click.option(
     "--only",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="NAME,NAME",
     help="Only models that the log calls so.",
 )
@@ -77,10 +73,7 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     type=click.FloatRange(min=0, min_open=True),
     help="So long a request waits for its response [ATTRIBUTARY_ADAPT__PAIR_SECONDS; else 60].",
 )
-@click.option("--metrics-host", help="Address that serves /metrics [ATTRIBUTARY_METRICS_HOST].")
-@click.option(
-    "--metrics-port", type=int, help="Its port; 0 takes a free one [ATTRIBUTARY_METRICS_PORT]."
-)
+@metrics_options
 @help_settings_option
 def adapt(
     foreign: tuple[str, ...],
@@ -120,27 +113,16 @@ def adapt(
     adapter = build_adapter(
         kind, model=model, features=features, outputs=outputs, only=only, mapping=mapping
     )
-    adapting = {"pair_seconds": pair_seconds, "registry": registry}
-    given: dict[str, Any] = {
-        "metrics_host": metrics_host,
-        "metrics_port": metrics_port,
-        "adapt": {name: value for name, value in adapting.items() if value is not None} or None,
-    }
-    settings = current_settings({name: value for name, value in given.items() if value is not None})
+    adapting = given(pair_seconds=pair_seconds, registry=registry)
+    settings = current_settings(
+        given(metrics_host=metrics_host, metrics_port=metrics_port, adapt=adapting or None)
+    )
     configure_logging(settings.log_level)
     asyncio.run(check_topics(settings.connection, settings.topics, roles=["rows", "dead_letters"]))
 
-    from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
-
-    from attributary.service.exposition import Exposition
-    from attributary.service.supervisor import READY
+    from attributary.service.serving import served
     from attributary.workers.adapt.metrics import AdaptMetrics
     from attributary.workers.adapt.worker import run_bridge
-
-    collectors = CollectorRegistry()
-    ProcessCollector(registry=collectors)
-    PlatformCollector(registry=collectors)
-    metrics = AdaptMetrics.build(collectors)
 
     def on_end(service: AdaptService) -> None:
         totals = service.totals
@@ -153,12 +135,7 @@ def adapt(
         if service.converter.pairing.lost:
             click.echo(f"halves lost: {describe(service.converter.pairing.lost)}")
 
-    with Exposition(collectors, settings.metrics_host, settings.metrics_port) as exposition:
-
-        def on_ready() -> None:
-            exposition.ready()
-            click.echo(f"{READY} broker {settings.connection.bootstrap} metrics {exposition.url}")
-
+    with served(settings, AdaptMetrics.build) as (metrics, on_ready):
         run_bridge(
             settings.connection,
             settings.topics,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.service.commands.publish import _names, check_source
+from attributary.service.command_options import check_source, names, query_options
 
 if TYPE_CHECKING:
     from attributary.schemas.card import Artefact, ModelCard
@@ -22,17 +22,7 @@ _PROGRESS_SECONDS = 5.0
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--query",
-    metavar="SQL",
-    help="In place of FILE: the rows that DuckDB answers with, from --database or files that it names.",
-)
-@click.option(
-    "--database",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A DuckDB database for --query; it is only read.",
-)
+@query_options
 @click.option("--model", metavar="NAME", help="Name of the model [default: the card's].")
 @click.option(
     "--card",
@@ -54,28 +44,28 @@ _PROGRESS_SECONDS = 5.0
 @click.option(
     "--outputs",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="COL,COL",
     help="Columns that hold what the model said of the rows, in place of --artefact.",
 )
 @click.option(
     "--features",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="COL,COL",
     help="The model's features, in its order [default: the card's, else every other column].",
 )
 @click.option(
     "--leave-out",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="COL,COL",
     help="Columns that are no features: ids, times, what the model learnt to predict.",
 )
 @click.option(
     "--categorical",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="COL,COL",
     help="Features whose values are categories though they look like numbers.",
 )

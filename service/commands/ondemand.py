@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import click
 
+from attributary.service.command_options import given, metrics_options
 from attributary.service.help_settings import help_settings_option
 
 
@@ -30,10 +30,7 @@ from attributary.service.help_settings import help_settings_option
     type=click.Path(),
     help="A folder that models may be loaded from, again for more [ATTRIBUTARY_MODELS__ROOTS].",
 )
-@click.option("--metrics-host", help="Address that serves /metrics [ATTRIBUTARY_METRICS_HOST].")
-@click.option(
-    "--metrics-port", type=int, help="Its port; 0 takes a free one [ATTRIBUTARY_METRICS_PORT]."
-)
+@metrics_options
 @help_settings_option
 def ondemand(
     device: str,
@@ -63,21 +60,15 @@ def ondemand(
 
     if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", device):
         raise ConfigurationError(f"--device is cpu or cuda:N, such as cuda:0; got {device!r}")
-    models: dict[str, Any] = {"mixed_precision": mixed_precision, "roots": roots or None}
-    given: dict[str, Any] = {
-        "metrics_host": metrics_host,
-        "metrics_port": metrics_port,
-        "models": {name: value for name, value in models.items() if value is not None} or None,
-    }
-    settings = current_settings({name: value for name, value in given.items() if value is not None})
+    models = given(mixed_precision=mixed_precision, roots=roots or None)
+    settings = current_settings(
+        given(metrics_host=metrics_host, metrics_port=metrics_port, models=models or None)
+    )
     configure_logging(settings.log_level)
     asyncio.run(check_topics(settings.connection, settings.topics))
 
-    from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
-
     from attributary.schemas.card import ModelCard
-    from attributary.service.exposition import Exposition
-    from attributary.service.supervisor import READY
+    from attributary.service.serving import served
     from attributary.workers.ondemand.metrics import OnDemandMetrics
     from attributary.workers.ondemand.model_handle import ModelHandle
     from attributary.workers.ondemand.models import open_model
@@ -86,19 +77,7 @@ def ondemand(
     def opened(card: ModelCard) -> ModelHandle:
         return open_model(card, settings.models, device)
 
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    metrics = OnDemandMetrics.build(registry)
-    with Exposition(registry, settings.metrics_host, settings.metrics_port) as exposition:
-
-        def on_ready() -> None:
-            exposition.ready()
-            click.echo(
-                f"{READY} broker {settings.connection.bootstrap} device {device} "
-                f"metrics {exposition.url}"
-            )
-
+    with served(settings, OnDemandMetrics.build, f"device {device}") as (metrics, on_ready):
         run_worker(
             settings.connection,
             settings.topics,

@@ -7,39 +7,13 @@ from pathlib import Path
 import click
 
 from attributary.schemas.errors import ConfigurationError
+from attributary.service.command_options import check_source, names, query_options
 from attributary.service.foreign_names import FOREIGN
-
-
-def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of ``a,b`` or of a repeated option."""
-    return tuple(name.strip() for part in value for name in part.split(",") if name.strip())
-
-
-def check_source(
-    file: Path | None, query: str | None, database: Path | None, kind: str, *, command: str
-) -> None:
-    """Raise ConfigurationError unless rows come from one place: a file, or a query."""
-    if (file is None) == (query is None):
-        raise ConfigurationError(f"{command} FILE, or {command} --query SQL: one of them")
-    if query is None and database is not None:
-        raise ConfigurationError("--database belongs to --query")
-    if query is not None and kind != "auto":
-        raise ConfigurationError(f"--format {kind} is of a file, --query has none")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--query",
-    metavar="SQL",
-    help="In place of FILE: the rows that DuckDB answers with, from --database or files that it names.",
-)
-@click.option(
-    "--database",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A DuckDB database for --query; it is only read.",
-)
+@query_options
 @click.option(
     "--model",
     metavar="NAME",
@@ -48,21 +22,21 @@ def check_source(
 @click.option(
     "--outputs",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="COL,COL",
     help="Columns that hold what the model said: values, margins or logits.",
 )
 @click.option(
     "--features",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="COL,COL",
     help="Columns that hold what it saw [default: every other column].",
 )
 @click.option(
     "--categorical",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="COL,COL",
     help="Features whose values are categories though they look like numbers. Implies --register.",
 )
@@ -111,7 +85,7 @@ def check_source(
 @click.option(
     "--only",
     multiple=True,
-    callback=_names,
+    callback=names,
     metavar="NAME,NAME",
     help="Of another system's log, only models that it calls so.",
 )

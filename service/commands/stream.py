@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
+from attributary.service.command_options import given, metrics_options
 from attributary.service.help_settings import help_settings_option
 
 _ROLES = ("ingest", "merge")
@@ -20,10 +19,7 @@ _ROLES = ("ingest", "merge")
     help="What this worker does, again for more than one; without it, both. ingest: rows to sketches. "
     "merge: sketches to attributions.",
 )
-@click.option("--metrics-host", help="Address that serves /metrics [ATTRIBUTARY_METRICS_HOST].")
-@click.option(
-    "--metrics-port", type=int, help="Its port; 0 takes a free one [ATTRIBUTARY_METRICS_PORT]."
-)
+@metrics_options
 @help_settings_option
 def stream(roles: tuple[str, ...], metrics_host: str | None, metrics_port: int | None) -> None:
     """Run one worker, until Ctrl-C or SIGTERM.
@@ -40,28 +36,15 @@ def stream(roles: tuple[str, ...], metrics_host: str | None, metrics_port: int |
     from attributary.service.logs import configure_logging
     from attributary.service.topics import check_topics
 
-    given: dict[str, Any] = {"metrics_host": metrics_host, "metrics_port": metrics_port}
-    settings = current_settings({name: value for name, value in given.items() if value is not None})
+    settings = current_settings(given(metrics_host=metrics_host, metrics_port=metrics_port))
     configure_logging(settings.log_level)
     asyncio.run(check_topics(settings.connection, settings.topics))
 
-    from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
-
-    from attributary.service.exposition import Exposition
-    from attributary.service.supervisor import READY
+    from attributary.service.serving import served
     from attributary.workers.stream.metrics import StreamMetrics
     from attributary.workers.stream.worker import run_worker
 
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    metrics = StreamMetrics.build(registry)
-    with Exposition(registry, settings.metrics_host, settings.metrics_port) as exposition:
-
-        def on_ready() -> None:
-            exposition.ready()
-            click.echo(f"{READY} broker {settings.connection.bootstrap} metrics {exposition.url}")
-
+    with served(settings, StreamMetrics.build) as (metrics, on_ready):
         run_worker(
             settings.connection,
             settings.topics,
