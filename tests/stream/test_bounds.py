@@ -98,14 +98,14 @@ def _rows(count: int, scale: float = 1.0) -> Iterator[dict[str, float]]:
 def test_data_that_leaves_every_grid_makes_few_epochs() -> None:
     line = Line(ModelCard(model="m", windows=[Lifetime()]), block_offsets=70)
     weights = []
-    for block in range(32):
+    for block in range(44):
         for row in _rows(70, scale=10.0 ** (block - 20)):
             line.send("m", row)
         line.flush()
         weights.append(weigh(line.merge, line.ingest, line.catalogue._epochs))
     assert 3 <= len(line.catalogue.layouts("m")) <= MOST_EPOCHS
-    assert line.ingest.renewals_held_back > 6
-    assert max(weights[26:]) < 1.02 * weights[25]
+    assert line.ingest.renewals_held_back > 12
+    assert max(weights[34:]) < 1.02 * weights[33]
     assert line.newest("lifetime").accounting.rows == line.accepted == line.offset
 
 
