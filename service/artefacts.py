@@ -30,6 +30,21 @@ def artefact_of(place: str, declared: Artefact | None = None) -> Artefact:
         ) from None
 
 
+def declared_artefact(
+    place: str | None, categories: str | None, declared: Artefact | None
+) -> Artefact | None:
+    """Return what ``--artefact`` and ``--categories`` make of a card's artefact; None: it has none.
+
+    ConfigurationError: as ``artefact_of``, or there is nothing that takes categories.
+    """
+    found = declared if place is None else artefact_of(place, declared)
+    if categories is None:
+        return found
+    if found is None:
+        raise ConfigurationError("--categories says how a model takes them: name it, --artefact")
+    return found.model_copy(update={"categories": categories})
+
+
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:

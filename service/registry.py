@@ -1,18 +1,38 @@
-"""Model cards in their topic: the newest one of a model, and sending one."""
+"""Model cards: in a file, and in their topic, where the newest of a model holds."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from attributary.schemas.card import ModelCard
 from attributary.schemas.connection import Connection
-from attributary.schemas.errors import BrokerError, RejectedError
+from attributary.schemas.errors import BrokerError, ConfigurationError, RejectedError
 from attributary.schemas.topics import Topics
 from attributary.service.reader import Reader
-from attributary.service.topics import MAX_MESSAGE_BYTES
+from attributary.service.topics import MAX_MESSAGE_BYTES, check_topics
 
 _REQUEST_MS = 10_000
+
+
+def read_card(path: Path) -> ModelCard:
+    """Return the card in a file; ConfigurationError names the file and what is wrong with it."""
+    try:
+        return ModelCard.from_bytes(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from None
+    except RejectedError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+
+
+async def register_card(connection: Connection, topics: Topics, card: ModelCard) -> str:
+    """Send ``card``; return what that did: ``registered NAME``, or ``replaced the card of NAME``."""
+    await check_topics(connection, topics, roles=["models"])
+    earlier = await find_card(connection, topics, card.model)
+    await send_card(connection, topics, card)
+    return f"{'registered' if earlier is None else 'replaced the card of'} {card.model}"
 
 
 async def find_card(connection: Connection, topics: Topics, model: str) -> ModelCard | None:

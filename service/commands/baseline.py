@@ -11,9 +11,8 @@ import click
 from attributary.service.command_options import check_source, names, query_options
 
 if TYPE_CHECKING:
-    from attributary.schemas.card import Artefact, ModelCard
+    from attributary.schemas.card import Artefact
     from attributary.service.baseline import MadeBaseline
-    from attributary.service.settings import Settings
     from attributary.workers.ondemand.policy import LoadPolicy
 
 _SHOWN = 5
@@ -130,19 +129,23 @@ def baseline(
       attributary baseline train.parquet --model churn --outputs margin --leave-out churned --out churn.json
       attributary baseline train.csv --card churn.json --artefact churn.ubj --register
     """
+    import asyncio
+
     from attributary.schemas.errors import ConfigurationError
+    from attributary.service.artefacts import declared_artefact
     from attributary.service.baseline import BaselineJob, make_baseline
     from attributary.service.columns import Choice
     from attributary.service.global_options import current_settings
     from attributary.service.printable import printable
+    from attributary.service.registry import read_card, register_card
 
     check_source(file, query, database, kind, command="baseline")
     settings = current_settings()
-    card = None if given is None else _read(given)
+    card = None if given is None else read_card(given)
     named = model or (None if card is None else card.model)
     if named is None:
         raise ConfigurationError("name the model: --model NAME, or --card CARD.json")
-    found = _artefact(artefact, categories, card)
+    found = declared_artefact(artefact, categories, None if card is None else card.artefact)
     if artefact is not None and outputs:
         raise ConfigurationError("--artefact and --outputs both say the outputs: choose one")
     if found is None and not outputs and not (file is not None and _travelling(file, kind)):
@@ -186,35 +189,12 @@ def baseline(
     if out is not None:
         out.write_bytes(made.card.to_bytes() + b"\n")
     if register:
-        _register(settings, made.card)
+        click.echo(
+            asyncio.run(register_card(settings.connection, settings.topics, made.card)), err=True
+        )
     if out is None and not register:
         click.echo(made.card.to_bytes())
     return 1 if rejected else 0
-
-
-def _read(path: Path) -> ModelCard:
-    from attributary.schemas.card import ModelCard
-    from attributary.schemas.errors import ConfigurationError, RejectedError
-
-    try:
-        return ModelCard.from_bytes(path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}") from None
-    except RejectedError as error:
-        raise ConfigurationError(f"{path}: {error}") from None
-
-
-def _artefact(place: str | None, categories: str | None, card: ModelCard | None) -> Artefact | None:
-    from attributary.schemas.errors import ConfigurationError
-    from attributary.service.artefacts import artefact_of
-
-    known = None if card is None else card.artefact
-    found = known if place is None else artefact_of(place, known)
-    if categories is None:
-        return found
-    if found is None:
-        raise ConfigurationError("--categories says how a model takes them: name it, --artefact")
-    return found.model_copy(update={"categories": categories})
 
 
 def _travelling(file: Path, kind: str) -> bool:
@@ -261,22 +241,6 @@ def _tell(made: MadeBaseline, rejected: int) -> None:
             "model takes another order, declare it in --card",
             err=True,
         )
-
-
-def _register(settings: Settings, card: ModelCard) -> None:
-    import asyncio
-
-    from attributary.service.registry import find_card, send_card
-    from attributary.service.topics import check_topics
-
-    async def send() -> bool:
-        await check_topics(settings.connection, settings.topics, roles=["models"])
-        earlier = await find_card(settings.connection, settings.topics, card.model)
-        await send_card(settings.connection, settings.topics, card)
-        return earlier is not None
-
-    replaced = asyncio.run(send())
-    click.echo(f"{'replaced the card of' if replaced else 'registered'} {card.model}", err=True)
 
 
 class _Said:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
-
-if TYPE_CHECKING:
-    from attributary.schemas.card import ModelCard
 
 
 @click.command()
@@ -53,53 +49,20 @@ def register(card: Path, artefact: str | None, categories: str | None, samples: 
     """
     import asyncio
 
-    from attributary.schemas.card import ModelCard
-    from attributary.schemas.errors import ConfigurationError, RejectedError
+    from attributary.service.artefacts import declared_artefact
+    from attributary.service.command_options import given
     from attributary.service.global_options import current_settings
-    from attributary.service.registry import find_card, send_card
-    from attributary.service.topics import check_topics
+    from attributary.service.registry import read_card, register_card
 
     settings = current_settings()
-    try:
-        found = ModelCard.from_bytes(card.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"{card}: {error.strerror}") from None
-    except RejectedError as error:
-        raise ConfigurationError(f"{card}: {error}") from None
-    found = _completed(found, artefact, categories, samples)
-
-    async def send() -> bool:
-        await check_topics(settings.connection, settings.topics, roles=["models"])
-        earlier = await find_card(settings.connection, settings.topics, found.model)
-        await send_card(settings.connection, settings.topics, found)
-        return earlier is not None
-
-    replaced = asyncio.run(send())
+    found = read_card(card)
+    taken = declared_artefact(artefact, categories, found.artefact)
+    found = found.model_copy(update=given(artefact=taken, samples=samples))
+    done = asyncio.run(register_card(settings.connection, settings.topics, found))
     click.echo(
-        f"{'replaced the card of' if replaced else 'registered'} {found.model}: "
-        f"{_count(len(found.features), 'feature')}, {_count(len(found.outputs), 'output')}, "
+        f"{done}: {_count(len(found.features), 'feature')}, {_count(len(found.outputs), 'output')}, "
         f"{_count(len(found.windows), 'window')}"
     )
-
-
-def _completed(
-    card: ModelCard, artefact: str | None, categories: str | None, samples: int | None
-) -> ModelCard:
-    """Return the card with what the options say."""
-    from attributary.schemas.errors import ConfigurationError
-    from attributary.service.artefacts import artefact_of
-
-    added: dict[str, Any] = {} if samples is None else {"samples": samples}
-    if artefact is not None:
-        added["artefact"] = artefact_of(artefact, card.artefact)
-    if categories is not None:
-        declared = added.get("artefact", card.artefact)
-        if declared is None:
-            raise ConfigurationError(
-                "--categories says how a model takes them: name it, --artefact"
-            )
-        added["artefact"] = declared.model_copy(update={"categories": categories})
-    return card.model_copy(update=added)
 
 
 def _count(number: int, what: str) -> str:
