@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from aiokafka import AIOKafkaConsumer
-
 from attributary.schemas.adapters.pairing import Log
 from attributary.schemas.connection import Connection
 from attributary.workers.adapt.origins import Published
 from attributary.workers.stream.closing import close
 from attributary.workers.stream.ends import log_ends
-from attributary.workers.stream.log_reader import topic_partitions
+from attributary.workers.stream.log_reader import lone_consumer, topic_partitions
 
 
 async def read_published(
@@ -20,14 +18,7 @@ async def read_published(
     Rows that were made of a record are newer than it, so those of records since then lie there.
     """
     partitions = await topic_partitions(connection, [topic])
-    consumer = AIOKafkaConsumer(
-        **connection.client_arguments(),
-        group_id=None,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        fetch_max_wait_ms=50,
-        max_partition_fetch_bytes=16 * 2**20,
-    )
+    consumer = lone_consumer(connection, wait_ms=50)
     await consumer.start()
     try:
         consumer.assign(partitions)

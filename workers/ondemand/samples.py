@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 from mode import Service
 
 from attributary.schemas.connection import Connection
@@ -36,6 +36,7 @@ from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.closing import close
 from attributary.workers.stream.ends import CatchUp
 from attributary.workers.stream.layout import Layout
+from attributary.workers.stream.log_reader import lone_consumer
 from attributary.workers.stream.outgoing import sketch_partition
 
 _log = logging.getLogger(__name__)
@@ -170,14 +171,7 @@ class SampleReader(Service):
         self._lock = asyncio.Lock()
         self._books: OrderedDict[str, SampleBook] = OrderedDict()
         self._positions: dict[TopicPartition, int] = {}
-        self._consumer = AIOKafkaConsumer(
-            **connection.client_arguments(),
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=50,
-            max_partition_fetch_bytes=16 * 2**20,
-        )
+        self._consumer = lone_consumer(connection, wait_ms=50)
 
     async def on_start(self) -> None:
         """Connect."""

@@ -56,14 +56,7 @@ class LogReader(Service):
 
     async def on_start(self) -> None:
         """Connect, and read up to where the topics end now."""
-        consumer = self._consumer = AIOKafkaConsumer(
-            **self._connection.client_arguments(),
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=100,
-            max_partition_fetch_bytes=16 * 2**20,
-        )
+        consumer = self._consumer = lone_consumer(self._connection, wait_ms=100)
         await consumer.start()
         self.partitions = await topic_partitions(self._connection, self._followed)
         consumer.assign(self.partitions)
@@ -98,6 +91,21 @@ class LogReader(Service):
         for records in (await self.consumer.getmany(timeout_ms=timeout_ms)).values():
             for record in records:
                 self.add(record)
+
+
+def lone_consumer(connection: Connection, *, wait_ms: int) -> AIOKafkaConsumer:
+    """Return a consumer without a group, for partitions that are assigned by hand; not started.
+
+    ``wait_ms``: how long the broker lets a fetch wait for records.
+    """
+    return AIOKafkaConsumer(
+        **connection.client_arguments(),
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=wait_ms,
+        max_partition_fetch_bytes=16 * 2**20,
+    )
 
 
 async def topic_partitions(connection: Connection, topics: Sequence[str]) -> list[TopicPartition]:

@@ -9,13 +9,14 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from attributary.schemas.connection import Connection
 from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.closing import close
 from attributary.workers.stream.ends import CatchUp
+from attributary.workers.stream.log_reader import lone_consumer
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.merge_drafts import Draft
 from attributary.workers.stream.metrics import StreamMetrics
@@ -49,7 +50,7 @@ class SnapshotStore:
         producer: AcknowledgedProducer,
         metrics: StreamMetrics,
     ) -> None:
-        self._arguments = connection.client_arguments()
+        self._connection = connection
         self._topic = topic
         self._producer = producer
         self._metrics = metrics
@@ -148,14 +149,7 @@ class SnapshotStore:
 
     async def _read(self, partition: int) -> SnapshotShelf:
         shelf = SnapshotShelf(partition)
-        consumer = AIOKafkaConsumer(
-            **self._arguments,
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=100,
-            max_partition_fetch_bytes=16 * 2**20,
-        )
+        consumer = lone_consumer(self._connection, wait_ms=100)
         try:
             await consumer.start()
             home = TopicPartition(self._topic, await self._home(partition))
