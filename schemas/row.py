@@ -8,12 +8,13 @@ the model's name comes in the message header ``model``.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -140,6 +141,36 @@ def _collect(
                 raise
             found.errors.append(RowError(index, error.reason, str(error)))
     return found
+
+
+def output_number(value: Any) -> float | None:
+    """Return an output as a finite float, or None where it is missing, NaN or infinite.
+
+    RejectedError: it is text, or no number.
+    """
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or isinstance(value, str):
+        raise RejectedError(Reason.WRONG_TYPE, f"an output is a number, got {value!r:.80}")
+    return number if math.isfinite(number) else None
+
+
+def weight_of(value: Any) -> float:
+    """Return a row's weight; RejectedError where it is no number, or beyond what windows can add up."""
+    try:
+        weight = float(value)
+    except (TypeError, ValueError, OverflowError):
+        weight = math.nan
+    if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+        raise RejectedError(
+            Reason.BAD_WEIGHT,
+            f"weight must lie between {MIN_WEIGHT:g} and {MAX_WEIGHT:g}, got {value!r:.80}",
+        )
+    return weight
 
 
 def _decode_one(part: bytes, model: str | None, shapes: Shapes | None) -> Row:

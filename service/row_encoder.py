@@ -6,7 +6,6 @@ at once, and the buffer's size is exact. It costs about 1 µs for 20 plain float
 
 from __future__ import annotations
 
-import math
 import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -18,7 +17,7 @@ import msgspec
 import numpy as np
 
 from attributary.schemas.errors import Reason, RejectedError
-from attributary.schemas.row import MAX_WEIGHT, MIN_WEIGHT, Row, event_time_ms, model_name
+from attributary.schemas.row import Row, event_time_ms, model_name, output_number, weight_of
 
 _PLAIN = frozenset({float, int, bool, str, type(None)})
 MAX_ROW_BYTES = 900_000  # a message of one row stays below Kafka's default limit of 1 MiB
@@ -121,7 +120,7 @@ class RowEncoder:
             model=model,
             id=None if name is None else _identity(name),
             time=round(clock.time(), 3) if time is None else _seconds(time),
-            weight=1.0 if weight is None else _weight(weight),
+            weight=1.0 if weight is None else weight_of(weight),
         )
         try:
             data = self._encoder.encode(row)
@@ -148,16 +147,16 @@ class RowEncoder:
 
     def _outputs(self, outputs: Any) -> Any:
         if isinstance(outputs, Mapping) or hasattr(outputs, "keys"):
-            named = {name: _number(value) for name, value in dict(outputs).items()}
+            named = {name: output_number(value) for name, value in dict(outputs).items()}
             if not named:
                 raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
             return named
         if outputs is None:
             raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
         if isinstance(outputs, (float, int)):
-            values = [_number(outputs)]
+            values = [output_number(outputs)]
         else:
-            values = [_number(value) for value in _one_row(outputs)]
+            values = [output_number(value) for value in _one_row(outputs)]
         if self.output_names is not None:
             if len(values) != len(self.output_names):
                 raise RejectedError(
@@ -260,19 +259,6 @@ def _plain(value: Any, name: object) -> float | str | None:
     )
 
 
-def _number(value: Any) -> float | None:
-    """Return an output as a finite float, or None where it is missing, NaN or infinite."""
-    if value is None:
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = None
-    if number is None or isinstance(value, str):
-        raise RejectedError(Reason.WRONG_TYPE, f"an output is a number, got {value!r:.80}")
-    return number if math.isfinite(number) else None
-
-
 def _identity(value: Any) -> str | int:
     if isinstance(value, np.generic):
         value = value.item()
@@ -305,16 +291,3 @@ def _seconds(value: Any) -> str | float:
         )
     event_time_ms(value, 0)
     return value
-
-
-def _weight(value: Any) -> float:
-    try:
-        weight = float(value)
-    except (TypeError, ValueError, OverflowError):
-        weight = math.nan
-    if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
-        raise RejectedError(
-            Reason.BAD_WEIGHT,
-            f"weight must lie between {MIN_WEIGHT:g} and {MAX_WEIGHT:g}, got {value!r:.80}",
-        )
-    return weight

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from attributary.schemas.adapters.side import Side, choose
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.row import (
-    MAX_WEIGHT,
-    MIN_WEIGHT,
     FeatureValue,
     Row,
     RowError,
@@ -18,6 +15,8 @@ from attributary.schemas.row import (
     check_names,
     event_time_ms,
     model_name,
+    output_number,
+    weight_of,
 )
 
 Time = str | int | float | None
@@ -130,7 +129,7 @@ def to_rows(
                     model=model,
                     id=named,
                     time=moment,
-                    weight=_weight(facts.weight),
+                    weight=weight_of(facts.weight),
                 )
             )
         except RejectedError as error:
@@ -184,7 +183,9 @@ def _outputs(
     values: dict[str, Any], side: Side
 ) -> float | list[float | None] | dict[str, float | None]:
     """Return the numbers among the outputs: labels beside scores are left out."""
-    numbers = {name: _number(value) for name, value in values.items() if not isinstance(value, str)}
+    numbers = {
+        name: output_number(value) for name, value in values.items() if not isinstance(value, str)
+    }
     if not numbers:
         raise RejectedError(
             Reason.OUTPUTS_MISSING,
@@ -196,24 +197,3 @@ def _outputs(
         return listed[0] if len(listed) == 1 and listed[0] is not None else listed
     check_names(numbers)
     return numbers
-
-
-def _number(value: Any) -> float | None:
-    if value is None:
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise RejectedError(
-            Reason.WRONG_TYPE, f"an output is a number, got {value!r:.60}"
-        ) from None
-    return number if math.isfinite(number) else None
-
-
-def _weight(weight: float) -> float:
-    if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
-        raise RejectedError(
-            Reason.BAD_WEIGHT,
-            f"weight must lie between {MIN_WEIGHT:g} and {MAX_WEIGHT:g}, got {weight!r:.40}",
-        )
-    return weight
