@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from method_context import numeric_context
 from rich.console import Console
 
-from attributary.schemas.card import Feature
 from attributary.schemas.explanation import Explanation, LightRun, McirResult
 from attributary.service.explanation_tables import explanation_view
 from attributary.workers.explainers.fidelity import TOLERANCES, fidelity, output_distance
@@ -18,7 +18,7 @@ from attributary.workers.explainers.mcir import mcir
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.methods.mcir_m import METHOD
 from attributary.workers.ondemand.methods.mcir_parameters import McirParameters
-from attributary.workers.ondemand.methods.method import Context, Floats
+from attributary.workers.ondemand.methods.method import Floats
 
 N, D = 800, 10
 NAMES = tuple(f"f{k}" for k in range(D))
@@ -41,18 +41,7 @@ def explain(
     asked: Any = None,
     **given: Any,
 ) -> McirResult:
-    context = Context(
-        features=tuple(Feature(name=name) for name in NAMES),
-        positions=tuple((k,) for k in range(D)),
-        outputs=("y", "z"),
-        ids=(None,) * len(rows),
-        values=(),
-        rng=np.random.default_rng(0),
-        batch_size=64,
-        precision="float64",
-        piecewise_constant=False,
-        observed=outputs,
-    )
+    context = numeric_context(NAMES, len(rows), outputs=("y", "z"), observed=outputs)
     parameters = McirParameters(**{"bootstraps": 6, "light": light, **given})
     found = METHOD.run(asked or model, rows, None, parameters, context)
     assert isinstance(found, McirResult)

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from method_context import numeric_context
 
-from attributary.schemas.card import Feature
 from attributary.schemas.explanation import McirResult
 from attributary.schemas.request import StreamWindow
 from attributary.workers.explainers.mcir import mcir
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.methods.mcir_m import METHOD
 from attributary.workers.ondemand.methods.mcir_parameters import McirParameters
-from attributary.workers.ondemand.methods.method import Context, Floats
+from attributary.workers.ondemand.methods.method import Floats
 
 NAMES = ("a", "b", "c", "d")
 BEFORE, NOW = StreamWindow(start=0, end=10, rows=600), StreamWindow(start=10, end=20, rows=600)
@@ -31,16 +31,9 @@ def stream(seed: int, *, moved: bool = False, n: int = 600) -> tuple[Floats, Flo
 
 
 def explain(X: Floats, Q: Floats, background: Floats | None = None, **given: Any) -> McirResult:
-    context = Context(
-        features=tuple(Feature(name=name) for name in NAMES),
-        positions=tuple((k,) for k in range(4)),
-        outputs=("y",),
-        ids=(None,) * len(X),
-        values=(),
-        rng=np.random.default_rng(0),
-        batch_size=100,
-        precision="float64",
-        piecewise_constant=False,
+    context = numeric_context(
+        NAMES,
+        len(X),
         observed=Q,
         window=NOW,
         background_window=None if background is None else BEFORE,

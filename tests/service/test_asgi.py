@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from outbox_rows import take_rows
 
 from attributary import PredictionMiddleware, Publisher
 from attributary.service.embedded import free_port
@@ -18,15 +19,6 @@ def publisher() -> Iterator[Publisher]:
     made = Publisher(f"127.0.0.1:{free_port()}", model="m", feature_names=["a", "b"])
     yield made
     made.close(0.0)
-
-
-def rows(publisher: Publisher) -> list[dict[str, Any]]:
-    parcel = publisher._outbox.take(max_rows=10_000, max_bytes=2**24)
-    if parcel is None:
-        return []
-    publisher._outbox.acknowledge(parcel)
-    found = json.loads(parcel.value)
-    return found if isinstance(found, list) else [found]
 
 
 class App:
@@ -87,7 +79,7 @@ def test_one_row_and_its_answer(publisher: Publisher) -> None:
     body = {"input": {"row": {"a": 1.5, "plan": "pro"}}, "user": 7}
     assert ask(watched, body, headers=[(b"X-Request-Id", b"r-1")]) == app.answer
     assert json.loads(app.read) == body
-    (row,) = rows(publisher)
+    (row,) = take_rows(publisher)
     assert (row["features"], row["outputs"], row["id"]) == (body["input"]["row"], 0.75, "r-1")
 
 
@@ -99,7 +91,7 @@ def test_many_rows(publisher: Publisher, body: Any) -> None:
         App(b'{"p": [0.25, 0.5]}'), publisher=publisher, paths="/predict", outputs=lambda a: a["p"]
     )
     ask(watched, body, headers=[(b"x-request-id", b"of both")])
-    found = rows(publisher)
+    found = take_rows(publisher)
     assert [row["outputs"] for row in found] == [0.25, 0.5]
     assert [row["features"].get("b") for row in found] == [2, None]
     assert not any("id" in row for row in found)
@@ -214,5 +206,5 @@ def test_fastapi(publisher: Publisher) -> None:
         scope = {"headers": headers, "query_string": b"", "root_path": "", "http_version": "1.1",
                  "scheme": "http", "server": ("here", 80), "client": ("there", 1)}  # fmt: skip
         assert json.loads(ask(app, {"a": 1.5, "plan": "pro"}, path, **scope)) == {"score": 3.0}
-        (row,) = rows(publisher)
+        (row,) = take_rows(publisher)
         assert (row["features"], row["outputs"]) == ({"a": 1.5, "plan": "pro"}, 3.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from outbox_rows import take_rows
 from pydantic import BaseModel
 
 from attributary import Publisher
@@ -42,18 +42,8 @@ def publisher(nowhere: str) -> Iterator[Publisher]:
     made.close(0.0)
 
 
-def rows(publisher: Publisher) -> list[dict[str, Any]]:
-    """Take the rows out of the buffer: no broker does."""
-    parcel = publisher._outbox.take(max_rows=10_000, max_bytes=2**24)
-    if parcel is None:
-        return []
-    found = json.loads(parcel.value)
-    publisher._outbox.acknowledge(parcel)
-    return found if isinstance(found, list) else [found]
-
-
 def seen(publisher: Publisher) -> list[tuple[Any, Any]]:
-    return [(row["features"], row["outputs"]) for row in rows(publisher)]
+    return [(row["features"], row["outputs"]) for row in take_rows(publisher)]
 
 
 class Record(NamedTuple):
@@ -207,7 +197,7 @@ def test_methods_arguments_and_ids(publisher: Publisher) -> None:
     service = Service()
     service.predict(["x", "y"], X[:2])
     service.predict(names=["z"], batch=X[:1])
-    found = rows(publisher)
+    found = take_rows(publisher)
     assert [row["id"] for row in found] == ["x", "y", "z"]
     assert [row["features"] for row in found] == [*EXPECTED[:2], EXPECTED[0]]
     service.plain(X[:1])
