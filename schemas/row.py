@@ -21,6 +21,8 @@ import msgspec
 from attributary.schemas.errors import Reason, RejectedError
 
 SCHEMA = "attributary.row/1"
+#: Where rows go unless another topic is set.
+DEFAULT_TOPIC = "attributary.rows"
 JSON_CONTENT = "application/json"
 MODEL_HEADER = "model"
 CONTENT_HEADER = "content-type"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from attributary.schemas.row import DEFAULT_TOPIC
+
 DEFAULT_PREFIX = "attributary."
 
 
@@ -12,7 +14,7 @@ class Topics(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    rows: str = "attributary.rows"
+    rows: str = DEFAULT_TOPIC
     models: str = "attributary.models"
     grids: str = "attributary.grids"
     sketches: str = "attributary.sketches"

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from attributary.schemas.errors import Reason, RejectedError
+from attributary.service.arrays import as_array, is_array, plain_matrix, plain_vector
 
 
 class Observed(NamedTuple):
@@ -30,7 +30,7 @@ def observe(features: Any, names: Sequence[str] | None = None) -> Observed:
     Many are a data frame, a mapping of columns, a matrix, a list of rows, a DMatrix. ``names`` are those of a
     vector or matrix, None: the publisher knows them. RejectedError: no rows can be made of it.
     """
-    if type(features) is np.ndarray:  # most calls, and the rest is as long as a row's encoding
+    if is_array(features):  # most calls, and the rest is as long as a row's encoding
         return _array(features, names)
     value = _fields(features)
     if isinstance(value, Mapping):
@@ -47,12 +47,14 @@ def observe(features: Any, names: Sequence[str] | None = None) -> Observed:
             named = dict.fromkeys(name for row in rows for name in row)
             columns = {name: [plain(row.get(name)) for row in rows] for name in named}
             return Observed(columns, True, len(rows))
+        if (listed := _listed(value, names)) is not None:
+            return listed
     return _array(array_of(value), names)
 
 
 def said(outputs: Any) -> Any:
     """Return what a function said, as ``publish`` and ``publish_batch`` take it."""
-    if type(outputs) is np.ndarray:
+    if is_array(outputs):
         return outputs
     if hasattr(outputs, "to_numpy") and not hasattr(outputs, "columns"):
         return array_of(outputs)  # a Series is a column of outputs here, whatever its index
@@ -64,6 +66,8 @@ def said(outputs: Any) -> Any:
         return next(iter(columns.values())) if len(columns) == 1 else columns
     if isinstance(value, (float, int)):
         return value
+    if plain_vector(value) or plain_matrix(value) is not None:
+        return [plain(each) for each in value]
     return array_of(value)
 
 
@@ -77,7 +81,7 @@ def array_of(value: Any) -> Any:
             return tensor.float().numpy()
     if hasattr(value, "toarray"):
         return value.toarray()
-    return np.asarray(value)
+    return as_array(value)
 
 
 def plain(value: Any) -> Any:
@@ -100,7 +104,7 @@ def plain(value: Any) -> Any:
 
 def _fields(value: Any) -> Any:
     """Return a record (pydantic, dataclass, struct, named tuple, Series) as a mapping; else the value."""
-    if isinstance(value, (Mapping, np.ndarray, str)):
+    if isinstance(value, (Mapping, str)) or is_array(value):
         return value
     if hasattr(value, "model_dump"):
         return value.model_dump()
@@ -137,9 +141,23 @@ def _mapping(value: Mapping[Any, Any]) -> Observed:
     return Observed(found, True, lengths.pop())
 
 
+def _listed(values: Any, names: Sequence[str] | None) -> Observed | None:
+    """Return a list of values, or of such lists, as rows; None where it takes numpy to read it."""
+    if plain_vector(values):
+        return Observed(list(values) if names is None else _row(values, names), False, 1)
+    matrix = plain_matrix(values)
+    if matrix is None:
+        return None
+    if names is None:
+        return Observed([list(row) for row in matrix], True, len(matrix))
+    _check_width(len(matrix[0]), names)
+    columns = map(list, zip(*matrix, strict=True))
+    return Observed(dict(zip(map(str, names), columns, strict=True)), True, len(matrix))
+
+
 def _array(array: Any, names: Sequence[str] | None) -> Observed:
     if array.ndim == 1:
-        return Observed(array.copy() if names is None else _row(array, names), False, 1)
+        return Observed(array.copy() if names is None else _row(array.tolist(), names), False, 1)
     return _matrix(array.copy(), names)
 
 
@@ -157,9 +175,9 @@ def _matrix(array: Any, names: Sequence[str] | None) -> Observed:
     return Observed(columns, True, len(array))
 
 
-def _row(vector: Any, names: Sequence[str]) -> dict[str, Any]:
+def _row(vector: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
     _check_width(len(vector), names)
-    return dict(zip(map(str, names), vector.tolist(), strict=True))
+    return dict(zip(map(str, names), vector, strict=True))
 
 
 def _check_width(width: int, names: Sequence[str]) -> None:
@@ -171,6 +189,8 @@ def _check_width(width: int, names: Sequence[str]) -> None:
 
 def _entries(matrix: Any) -> Any:
     """Return a sparse matrix (rows by ``indptr``) as an array, NaN where it has no entry."""
+    import numpy as np  # who made the matrix has loaded it
+
     found = np.full(matrix.shape, np.nan)
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     found[rows, matrix.indices] = matrix.data

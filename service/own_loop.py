@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attributary.schemas.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import asyncio
 
 _T = TypeVar("_T")
 
@@ -21,6 +23,8 @@ class OwnLoop:
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run to the end. ConfigurationError where a loop runs in this thread: it says what to use."""
+        import asyncio  # not before somebody asks for it
+
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
             work.close()

@@ -1,30 +1,34 @@
-"""The publisher: three lines in a serving process that never block, slow down or break its model."""
+"""The publisher: three lines in a serving process that never block, slow down or break its model.
+
+What it imports is light: the Kafka client, asyncio and pydantic are loaded by the thread that sends.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import concurrent.futures
 import functools
 import logging
 import math
-import multiprocessing
 import os
+import sys
 import threading
 import time as clock
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from attributary.schemas.connection import Connection
 from attributary.schemas.errors import ConfigurationError, Reason, RejectedError
-from attributary.schemas.topics import Topics
-from attributary.service.address import connection_of
+from attributary.schemas.row import DEFAULT_TOPIC
+from attributary.service.address import check_broker
 from attributary.service.outbox import Outbox
 from attributary.service.row_encoder import RowEncoder
-from attributary.service.sender import Sender
+from attributary.service.sending import Sending, loading
 from attributary.service.watch import Chosen, watched
+
+if TYPE_CHECKING:
+    from attributary.schemas.connection import Connection
 
 logger = logging.getLogger("attributary.publisher")
 
@@ -62,7 +66,7 @@ class Publisher:
         bootstrap: str | Connection = "localhost:9092",
         *,
         model: str | None = None,
-        topic: str = Topics().rows,
+        topic: str = DEFAULT_TOPIC,
         feature_names: Sequence[str] | None = None,
         output_names: Sequence[str] | None = None,
         strict: bool = False,
@@ -72,7 +76,8 @@ class Publisher:
         exit_timeout: float = 5.0,
     ) -> None:
         """Check the arguments (ConfigurationError); the connection is made with the first row."""
-        self._connection = connection_of(bootstrap)
+        check_broker(bootstrap)
+        self._broker = bootstrap
         try:
             self._encoder = RowEncoder(model, feature_names, output_names)
         except RejectedError as error:
@@ -97,7 +102,7 @@ class Publisher:
     def _reset(self) -> None:
         """Start with an empty buffer and no thread: at first, and in a forked child."""
         self._starting = threading.Lock()
-        self._sender: Sender | None = None
+        self._sending: Sending | None = None
         self._outbox = Outbox(
             max_rows=self._bounds[0], max_bytes=self._bounds[1], on_filled=self._filled
         )
@@ -251,6 +256,8 @@ class Publisher:
 
     async def aflush(self, timeout: float = 10.0) -> bool:
         """Like ``flush``, for asyncio: other tasks go on meanwhile."""
+        import asyncio  # who awaits has loaded it
+
         future = self._draining()
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), timeout)
@@ -269,6 +276,8 @@ class Publisher:
     async def aclose(self, timeout: float = 10.0) -> bool:
         """Like ``close``, for asyncio."""
         self._closed = True
+        import asyncio
+
         in_time = await self.aflush(timeout)
         await asyncio.to_thread(self._end)
         return in_time
@@ -295,7 +304,7 @@ class Publisher:
             self._say("closed", "the publisher is closed: rows are dropped")
             return False
         entered = add()
-        if self._sender is None:  # it could not be started with the first row
+        if self._sending is None:  # it could not be started with the first row
             self._filled()
         if not entered:
             self._say("full", "the buffer is full: %d rows dropped so far", self.dropped)
@@ -304,22 +313,22 @@ class Publisher:
 
     def _filled(self) -> None:
         """The outbox is no longer empty: wake the thread, or start it with the first row."""
-        sender = self._sender
-        if sender is not None:
-            sender.wake()
+        sending = self._sending
+        if sending is not None:
+            sending.wake()
             return
         try:
             with self._starting:
-                if self._sender is None and not self._closed:
-                    self._sender = Sender(
+                if self._sending is None and not self._closed:
+                    self._sending = Sending(
                         self._outbox,
-                        self._connection,
+                        self._broker,
                         self._topic,
                         model=self._encoder.model,
                         linger_seconds=self._linger,
                     )
                     _finish_with_process(self._at_exit)
-        except (RuntimeError, OSError) as error:  # no more threads or descriptors
+        except RuntimeError as error:  # no more threads
             self._say("thread", "cannot start the publisher's thread: %s", error)
 
     def refuse(self, error: Exception, rows: int = 1) -> bool:
@@ -341,8 +350,8 @@ class Publisher:
 
     def _draining(self) -> Future[bool]:
         future = self._outbox.drained()
-        if self._sender is not None:
-            self._sender.hurry()
+        if self._sending is not None:
+            self._sending.hurry()
         return future
 
     def _await(self, future: Future[bool], timeout: float) -> bool:
@@ -356,9 +365,9 @@ class Publisher:
     def _end(self) -> None:
         atexit.unregister(self._at_exit)
         with self._starting:
-            sender, self._sender = self._sender, None
-        if sender is not None:
-            sender.stop(_JOIN_SECONDS)
+            sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.stop(_JOIN_SECONDS)
         rows = self._outbox.abandon()
         if rows:
             logger.warning("%d rows were not acknowledged in time and are dropped", rows)
@@ -368,29 +377,33 @@ class Publisher:
 
     def _forked(self) -> None:
         """In a child: forget the parent's rows and thread, without touching what both share."""
-        _parents.append((self._sender, self._outbox))
+        _parents.append((self._sending, self._outbox))
         self._reset()
 
 
 _living: weakref.WeakSet[Publisher] = weakref.WeakSet()
 _parents: list[object] = []
-"""Senders of the parent process. Collecting one in a child would close an event loop there, and with it
+"""What sends in the parent process. Collecting one in a child would close an event loop there, and with it
 unregister the parent's descriptors from the epoll instance that both processes share."""
 
 
 @functools.cache
 def _register_fork_hook() -> None:
     def forked() -> None:
+        loading.release()
         for publisher in list(_living):
             publisher._forked()
 
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=forked)
+        os.register_at_fork(
+            before=loading.acquire, after_in_parent=loading.release, after_in_child=forked
+        )
 
 
 def _finish_with_process(close: Callable[[], None]) -> None:
     """Close at the end of a multiprocessing child: one that was forked skips atexit."""
-    if multiprocessing.parent_process() is not None:
+    process = sys.modules.get("multiprocessing.process")  # such a child has it
+    if process is not None and process.parent_process() is not None:
         from multiprocessing.util import Finalize
 
         Finalize(None, close, exitpriority=10)

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from aiokafka.errors import AuthenticationFailedError
 
 from attributary.schemas.connection import Connection
-from attributary.schemas.errors import BrokerError, ConfigurationError
+from attributary.schemas.errors import BrokerError
+from attributary.service.address import addresses
 from attributary.service.handshake import authenticate
 from attributary.service.printable import printable
 
@@ -38,19 +39,6 @@ _WANTS_CERTIFICATE = (
 
 class _NotKafkaError(Exception):
     """The answer is none of a Kafka broker's."""
-
-
-def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """Return the (host, port) pairs of ``host:port,host:port``; ConfigurationError otherwise."""
-    found = []
-    for part in bootstrap.split(","):
-        host, colon, port = part.strip().rpartition(":")
-        if not (host and colon and port.isdecimal() and 0 < int(port) < 2**16):
-            raise ConfigurationError(
-                f"broker address {part.strip()!r}: expected host:port, such as localhost:9092"
-            )
-        found.append((host.strip("[]"), int(port)))
-    return found
 
 
 def answers(

@@ -14,12 +14,12 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-import numpy as np
 
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.row import Row, event_time_ms, model_name, output_number, weight_of
+from attributary.service.arrays import PLAIN, as_array, dimensions, is_numpy, plain_matrix
 
-_PLAIN = frozenset({float, int, bool, str, type(None)})
+_NOT_A_TIME = -(2**63)  # numpy's NaT
 MAX_ROW_BYTES = 900_000  # a message of one row stays below Kafka's default limit of 1 MiB
 
 
@@ -112,7 +112,7 @@ class RowEncoder:
             model = model_name(model)
         if not features:
             raise RejectedError(Reason.FEATURES_MISSING, "the row has no features")
-        if not _PLAIN.issuperset(map(type, features.values())):
+        if not PLAIN.issuperset(map(type, features.values())):
             features = {key: _plain(value, key) for key, value in features.items()}
         row = Row(
             features=features,
@@ -178,8 +178,11 @@ class RowEncoder:
                     Reason.WRONG_TYPE, f"columns of one length expected, got {sorted(counts)}"
                 )
             return tuple(columns), zip(*columns.values(), strict=True), counts.pop()
-        array = np.asarray(features)
         names = self._named()
+        rows = plain_matrix(features)
+        if rows is not None and len(rows[0]) == len(names):
+            return names, rows, len(rows)
+        array = as_array(features)
         if array.ndim != 2 or array.shape[1] != len(names):
             raise RejectedError(
                 Reason.WRONG_TYPE,
@@ -209,10 +212,10 @@ def _names(names: Sequence[str] | None, what: str) -> tuple[str, ...] | None:
 def _one_row(values: Any) -> list[Any]:
     """Return a scalar, a vector or a batch of one as a list of plain values."""
     if isinstance(values, (list, tuple)):
-        if len(values) == 1 and isinstance(values[0], (list, tuple, np.ndarray)):
+        if len(values) == 1 and dimensions(values[0]) > 0:
             return _one_row(values[0])
         return list(values)
-    array = np.asarray(values)
+    array = as_array(values)
     if array.ndim == 2 and array.shape[0] == 1:
         array = array[0]
     if array.ndim == 0:
@@ -242,11 +245,7 @@ def _rows_of(values: Any, count: int, what: str) -> list[Any]:
 
 def _plain(value: Any, name: object) -> float | str | None:
     """Return a feature's value as JSON carries it; numpy scalars and subclasses become plain."""
-    if (
-        isinstance(value, (np.generic, np.ndarray))
-        and value.ndim == 0
-        and value.dtype.kind in "biufU"
-    ):
+    if is_numpy(value) and value.ndim == 0 and value.dtype.kind in "biufU":
         value = value.item()
     if value is None or isinstance(value, (bool, float, int)):
         return value
@@ -260,7 +259,7 @@ def _plain(value: Any, name: object) -> float | str | None:
 
 
 def _identity(value: Any) -> str | int:
-    if isinstance(value, np.generic):
+    if is_numpy(value) and value.ndim == 0:
         value = value.item()
     if isinstance(value, UUID):
         return str(value)
@@ -279,11 +278,12 @@ def _seconds(value: Any) -> str | float:
                 "or seconds since 1970",
             )
         return value.timestamp()
-    if isinstance(value, np.datetime64):
-        if np.isnat(value):
-            raise RejectedError(Reason.BAD_TIME, "the time is missing (NaT)")
-        return float(value.astype("datetime64[ms]").astype(np.int64)) / 1000
-    if isinstance(value, np.generic):
+    if is_numpy(value) and value.ndim == 0:
+        if value.dtype.kind == "M":
+            value = value.astype("datetime64[ms]").astype("int64")
+            if value == _NOT_A_TIME:
+                raise RejectedError(Reason.BAD_TIME, "the time is missing (NaT)")
+            return float(value) / 1000
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise RejectedError(

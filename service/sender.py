@@ -1,4 +1,4 @@
-"""The publisher's background thread: its own event loop, one producer, and patience.
+"""What the publisher's thread runs: an event loop of its own, one producer, and patience.
 
 A message that is not acknowledged is sent again, for as long as it takes, by a new producer: rows are lost
 only where the outbox is full or the process ends. A resend after an unanswered request may repeat rows.
@@ -11,7 +11,6 @@ import contextlib
 import logging
 import random
 import socket
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -84,7 +83,7 @@ class _Spread:
 
 
 class Sender:
-    """Sends what the outbox holds until it is stopped."""
+    """Sends what the outbox holds, in the thread that runs it; the others may only say things to it."""
 
     def __init__(
         self,
@@ -108,8 +107,6 @@ class Sender:
         self._filled = asyncio.Event()
         self._hurry = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._run, name="attributary-publisher", daemon=True)
-        self._thread.start()
 
     def wake(self) -> None:
         """Say that the outbox is no longer empty; that costs little unless it was so for long."""
@@ -125,8 +122,8 @@ class Sender:
 
         self._call(set_both)
 
-    def stop(self, timeout: float) -> None:
-        """End the thread; what is still in the outbox stays there."""
+    def stop(self) -> None:
+        """End what runs; what is still in the outbox stays there."""
 
         def cancel() -> None:
             self._closing = True
@@ -134,19 +131,17 @@ class Sender:
                 self._main.cancel()
 
         self._call(cancel)
-        self._thread.join(timeout)
 
     def _call(self, function: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing left to tell
             self._loop.call_soon_threadsafe(function)
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Send until stopped, in the calling thread."""
         quiet_this_thread()
         asyncio.set_event_loop(self._loop)
         self._main = self._loop.create_task(self._work())
         try:
-            if self._closing:
-                self._main.cancel()
             self._loop.run_until_complete(self._main)
         except asyncio.CancelledError:
             pass

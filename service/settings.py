@@ -35,7 +35,7 @@ from pydantic_settings import (
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.topics import DEFAULT_PREFIX, Topics
-from attributary.service.reach import addresses
+from attributary.service.address import addresses
 from attributary.workers.adapt.options import AdaptOptions
 from attributary.workers.ondemand.options import OnDemandOptions
 from attributary.workers.ondemand.policy import LoadPolicy

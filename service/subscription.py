@@ -1,4 +1,4 @@
-"""The results as they come: ``for message in subscribe(...)``, or ``async for``."""
+"""What ``subscribe`` returns: the messages of some topics, for ``for`` or ``async for``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 from aiokafka import ConsumerRecord
 
@@ -21,8 +21,6 @@ from attributary.service.reader import Reader
 
 logger = logging.getLogger("attributary.subscription")
 
-Kind = Literal["attributions", "drift"]
-RunKind = Literal["unique-information"]
 Result = WindowAttribution | WindowDrift
 Message = TypeVar("Message", bound=WindowAttribution | WindowDrift | UniqueInformationRun)
 
@@ -34,53 +32,18 @@ _KINDS: dict[str, tuple[str, bool, Callable[[bytes | None], Any]]] = {
 }
 
 
-@overload
-def subscribe(
-    bootstrap: str | Connection = ...,
+def open_subscription(
+    bootstrap: str | Connection,
     *,
-    model: str | None = ...,
-    output: str | None = ...,
-    kinds: Sequence[Kind] = ...,
-    topics: Topics | None = ...,
-    from_beginning: bool = ...,
-    newest: int = ...,
-    follow: bool = ...,
-) -> Subscription[Result]: ...
-@overload
-def subscribe(
-    bootstrap: str | Connection = ...,
-    *,
-    model: str | None = ...,
-    output: str | None = ...,
-    kinds: Sequence[RunKind],
-    topics: Topics | None = ...,
-    from_beginning: bool = ...,
-    newest: int = ...,
-    follow: bool = ...,
-) -> Subscription[UniqueInformationRun]: ...
-def subscribe(
-    bootstrap: str | Connection = "localhost:9092",
-    *,
-    model: str | None = None,
-    output: str | None = None,
-    kinds: Sequence[Kind] | Sequence[RunKind] = ("attributions",),
-    topics: Topics | None = None,
-    from_beginning: bool = False,
-    newest: int = 0,
-    follow: bool = True,
+    model: str | None,
+    output: str | None,
+    kinds: Sequence[str],
+    topics: Topics | None,
+    from_beginning: bool,
+    newest: int,
+    follow: bool,
 ) -> Subscription[Any]:
-    """Return the messages of one model (None: of all) from now on, or from the beginning.
-
-    ::
-
-        for message in subscribe("broker:9092", model="churn"):           # a script
-        async for message in subscribe("broker:9092", model="churn"):     # asyncio
-
-    Of two messages with one model, output and window, the one with the higher ``revision`` replaces the
-    other. ``kinds``: "attributions", "drift" or both, or "unique-information" for the scheduled runs of
-    mcir-m, of which ``output`` names one that a run is about. ``newest``: begin with so many of the messages
-    that are there, of each kind and all models. ``follow=False`` ends with what is there at the start.
-    """
+    """Return the subscription that ``subscribe`` was asked for; ConfigurationError: there is none such."""
     unknown = sorted(set(kinds) - set(_KINDS))
     if unknown or not kinds:
         raise ConfigurationError(

@@ -22,7 +22,7 @@ from attributary.service.items import (
 from attributary.service.reach import require_broker
 from attributary.service.reader import Reader
 from attributary.service.settings import Settings
-from attributary.service.subscription import subscribe
+from attributary.service.subscribe import subscribe
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
+from attributary.service.arrays import dimensions
 from attributary.service.observed import Observed, observe, said
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -78,12 +77,12 @@ def publish_seen(publisher: Publishing, seen: Observed, result: Any, ids: Any = 
     try:
         outputs, features, alone = said(result), seen.features, not seen.many
         if seen.rows == 1 and seen.many and not isinstance(outputs, dict):
-            number = np.ndim(outputs) == 0
+            number = dimensions(outputs) == 0
             alone = number or len(outputs) == 1
             if alone:  # half the time of a batch of one
                 outputs = outputs if number else outputs[0]
                 features = _first(features)
-                ids = ids if ids is None or np.ndim(ids) == 0 else ids[0]
+                ids = ids if ids is None or dimensions(ids) == 0 else ids[0]
     except Exception as error:
         publisher.refuse(error, seen.rows)
         return

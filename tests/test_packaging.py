@@ -69,30 +69,6 @@ def test_every_package_says_that_it_is_typed():
             assert (init.parent / "py.typed").exists(), init
 
 
-def test_the_client_loads_nothing_heavy():
-    code = (
-        "import sys, json\n"
-        "import attributary\n"
-        "from attributary import Explainer, Publisher\n"
-        "print(json.dumps([sorted(sys.modules), attributary.__file__]))\n"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    modules, _ = json.loads(said.stdout)
-    loaded = {name.partition(".")[0] for name in modules}
-    assert "aiokafka" in loaded
-    assert loaded.isdisjoint(_HEAVY)
-    assert not [name for name in modules if name.startswith("attributary.workers")]
-    # A guard against imports that nobody asked for: the client needs a few hundred modules.
-    assert len(modules) < 900
-
-
-def test_importing_the_package_alone_loads_none_of_its_dependencies():
-    code = "import sys, json; import attributary; print(json.dumps(sorted(sys.modules)))"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = {name.partition(".")[0] for name in json.loads(said.stdout)}
-    assert loaded.isdisjoint({*_HEAVY, "numpy", "aiokafka", "pydantic", "msgspec"})
-
-
 def test_help_loads_no_command_and_nothing_heavy():
     code = (
         "import sys, json\n"

@@ -22,7 +22,7 @@ _MODULES = {
     "Explainer": "explainer",
     "PredictionMiddleware": "asgi",
     "Publisher": "publisher",
-    "subscribe": "subscription",
+    "subscribe": "subscribe",
 }
 
 

@@ -13,13 +13,13 @@ from attributary.schemas.attribution import WindowAttribution
 from attributary.schemas.connection import Connection
 from attributary.schemas.topics import Topics
 from attributary.service.accounting import Accounting, AccountingReader
-from attributary.service.client import Publisher, Subscription, subscribe
+from attributary.service.client import Publisher, subscribe
 from attributary.service.demo.dataset import Dataset, Rows
 from attributary.service.demo.display import Display
 from attributary.service.demo.stream import RowStream
 from attributary.service.demo.table import View
 from attributary.service.latest import Latest
-from attributary.service.subscription import Result
+from attributary.service.subscription import Result, Subscription
 
 _REFRESH_SECONDS = 0.25
 _ACCOUNTING_SECONDS = 1.0

@@ -6,8 +6,9 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 
 from attributary.schemas.connection import Connection
+from attributary.service.address import addresses
 from attributary.service.doctor.finding import Finding, fail, ok, warn
-from attributary.service.reach import addresses, answers
+from attributary.service.reach import answers
 
 _SECONDS = 3.0
 _PACKAGES = ("attributary", "aiokafka", "faust-streaming", "numpy", "pydantic")

@@ -11,7 +11,7 @@ from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.topics import Topics
 from attributary.service.latest import REFERENCES, Latest
 from attributary.service.model_board import ModelBoard
-from attributary.service.subscription import subscribe
+from attributary.service.subscribe import subscribe
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import asyncio
 from attributary.schemas.connection import Connection
 from attributary.schemas.topics import Topics
 from attributary.service.log_extents import LogExtents
-from attributary.service.subscription import subscribe
+from attributary.service.subscribe import subscribe
 from attributary.service.top.board import Board
 
 # How many of the messages that are there already are read: they hold every busy model's newest windows.

@@ -390,7 +390,8 @@ def test_callers_wake_the_thread_only_after_a_long_pause(
     with _publisher(connection, topics) as publisher:
         publisher.publish({"x": 0}, 1.0, id=0)
         assert publisher.flush()
-        sender = publisher._sender
+        assert publisher._sending is not None
+        sender = publisher._sending._sender
         assert sender is not None
         woken: list[Any] = []
         call = sender._call

@@ -21,7 +21,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.sketch import encode_sketch
 from attributary.schemas.topics import Topics
 from attributary.schemas.unique_information import UniqueInformationRun, is_run
-from attributary.service.subscription import subscribe
+from attributary.service.subscribe import subscribe
 from attributary.workers.explainers.mcir import mcir
 from attributary.workers.ondemand.schedule import scheduled_id
 from attributary.workers.stream.outgoing import Outgoing, result_record, sketch_partition

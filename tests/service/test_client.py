@@ -253,20 +253,6 @@ def test_a_forked_child_starts_with_nothing_of_its_parents(nowhere: str) -> None
     publisher.close(0.0)
 
 
-def test_importing_the_client_loads_nothing_heavy() -> None:
-    done = _run("import attributary.service.client, sys; print(' '.join(sys.modules))")
-    loaded = {name.partition(".")[0] for name in done.stdout.split()}
-    assert {"aiokafka", "msgspec", "pydantic", "numpy"} <= loaded
-    heavy = {"torch", "xgboost", "faust", "mode", "pyarrow", "pandas", "scipy", "sklearn", "rich"}
-    heavy |= {"click", "prometheus_client", "pydantic_settings", "psutil"}
-    assert not loaded & heavy
-
-
-def test_the_package_itself_loads_nothing_until_it_is_used() -> None:
-    done = _run("import attributary, sys; print(' '.join(sys.modules))")
-    assert not {"aiokafka", "pydantic", "numpy"} & set(done.stdout.split())
-
-
 def test_subscribing_without_a_broker_is_one_clear_error(nowhere: str) -> None:
     with pytest.raises(BrokerError, match="no broker answers at") as caught:
         next(iter(subscribe(nowhere)))
