@@ -11,9 +11,10 @@ import numpy as np
 from scipy.special import comb, xlogy
 
 from attributary.workers.explainers.discrete_information import plugin_information
-from attributary.workers.explainers.gaussian_copula import NormalScores, copula_information
+from attributary.workers.explainers.gaussian_copula import copula_information
 from attributary.workers.explainers.mcir import coefficient
 from attributary.workers.explainers.neighbour_information import knn_information, mixed_information
+from attributary.workers.explainers.normal_scores import NormalScores
 from benchmarks.suite import Figure, Options, Panel, Suite, number, table
 
 NEIGHBOURS = (0, 1, 2, 3, 5, 8, 12, 20)

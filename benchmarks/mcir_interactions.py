@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.special import xlogy
 
-from attributary.workers.explainers.gaussian_copula import NormalScores
 from attributary.workers.explainers.mcir import mcir
 from attributary.workers.explainers.neighbourhood_screens import SCREENS, affinity
+from attributary.workers.explainers.normal_scores import NormalScores
 from benchmarks.mcir_baselines import ABOUT, MODEL_FREE, OF_MODEL, explain, methods
 from benchmarks.suite import Options, Suite, table
 

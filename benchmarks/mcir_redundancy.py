@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from attributary.workers.explainers.estimators import Columns
-from attributary.workers.explainers.gaussian_copula import DEFAULT_RIDGE
 from attributary.workers.explainers.mcir import coefficient, mcir
 from attributary.workers.maths.agreement import jaccard_at_k, kendall_tau
 from benchmarks import mcir_house_energy as house
@@ -138,7 +137,7 @@ def energy(seed: int, options: Options) -> dict[str, Any]:
 def _by_distance(X: Any, one: Explained, features: list[int]) -> Any:
     """Return C of some features by nearest neighbours, with the neighbourhoods that the copula found."""
     d = X.shape[1]
-    columns = Columns(X, one.outputs[:, None], ["continuous"] * (d + 1), DEFAULT_RIDGE)
+    columns = Columns(X, one.outputs[:, None], ["continuous"] * (d + 1))
     found = [columns.information(i, one.found.neighbourhoods[i], "knn") for i in features]
     return coefficient([f.unique for f in found], [f.joint for f in found])
 

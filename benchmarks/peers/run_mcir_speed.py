@@ -8,18 +8,13 @@ from functools import partial
 import numpy as np
 from timing import both
 
-from attributary.workers.explainers.auto_neighbourhood import (
-    best_size,
-    criteria,
-    leftover_dependence,
-)
-from attributary.workers.explainers.gaussian_copula import (
-    DEFAULT_RIDGE,
-    NormalScores,
-    copula_information,
-)
+from attributary.workers.explainers.auto_neighbourhood import best, criteria, leftover_dependence
+from attributary.workers.explainers.gaussian_copula import DEFAULT_RIDGE, copula_information
+from attributary.workers.explainers.linked_blocks import linked_blocks
 from attributary.workers.explainers.mcir import coefficient, mcir
 from attributary.workers.explainers.neighbourhood_screens import affinity, screened
+from attributary.workers.explainers.normal_scores import NormalScores
+from attributary.workers.explainers.resampled_information import resampled_information
 from attributary.workers.explainers.resampling import bootstrap_counts
 
 warnings.filterwarnings("ignore")
@@ -68,15 +63,13 @@ def sized(copula, correlation, candidates):
     """The scores of every resample under every size, and the size that they speak for."""
     rng = np.random.default_rng(0)
     ranked = (candidates >= 0).any(axis=1)
-    drawn = np.empty((len(SIZES), bootstraps, k))
-    for b in range(bootstraps):
-        resampled = copula.correlation(bootstrap_counts(n, rng))
-        found = copula_information(resampled, EVERYONE, OUTPUT, candidates)
-        every = coefficient(found.unique, found.joint)
-        for place, size in enumerate(SIZES):
-            drawn[place, b] = every[:, min(size, candidates.shape[1])]
+    counts = np.array([bootstrap_counts(n, rng) for _ in range(bootstraps)])
+    blocks = linked_blocks([row[row >= 0].tolist() for row in candidates], OUTPUT)
+    found = resampled_information(copula, counts, OUTPUT, candidates, blocks, ridge=DEFAULT_RIDGE)
+    every = coefficient(found.unique, found.joint)
+    drawn = np.stack([every[:, :, min(size, candidates.shape[1])] for size in SIZES])
     leftover = leftover_dependence(correlation, candidates, ridge=DEFAULT_RIDGE)
-    return best_size(criteria(SIZES, drawn[:, :, ranked], leftover, most=MOST))
+    return best(criteria(SIZES, drawn[:, :, ranked], leftover, most=MOST)).size
 
 
 def scored(correlation, candidates, size):

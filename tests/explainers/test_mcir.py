@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import digamma, ndtri
-from scipy.stats import kendalltau, rankdata
+from scipy.special import digamma
+from scipy.stats import kendalltau
 
 from attributary.workers.explainers.auto_neighbourhood import (
-    best_size,
+    best,
     criteria,
-    instability,
     kendall_matrix,
     leftover_dependence,
+    mean_agreement,
 )
-from attributary.workers.explainers.gaussian_copula import NormalScores, copula_information
+from attributary.workers.explainers.gaussian_copula import copula_information
 from attributary.workers.explainers.mcir import NO_NEIGHBOURHOOD, SMALL_DENOMINATOR, mcir
 from attributary.workers.explainers.neighbour_information import knn_information, mixed_information
 from attributary.workers.explainers.neighbourhood_screens import (
@@ -23,6 +23,7 @@ from attributary.workers.explainers.neighbourhood_screens import (
     mutual_information_correlation,
     screened,
 )
+from attributary.workers.explainers.normal_scores import NormalScores
 from attributary.workers.explainers.resampling import bootstrap_counts, half
 
 Q6 = np.arange(1.0, 7.0)
@@ -138,19 +139,6 @@ def test_information_of_a_block_is_that_of_dense_determinants() -> None:
             assert found.joint[row, r] == pytest.approx(j, abs=1e-12)
 
 
-def test_resampled_scores_are_those_of_the_rows_taken_again() -> None:
-    rng = np.random.default_rng(2)
-    columns = np.column_stack(
-        [rng.standard_normal(60), rng.integers(0, 9, 60), np.full(60, 3.0), rng.random(60)]
-    )
-    rows = rng.integers(0, 60, 60)
-    by_counts = NormalScores(columns).correlation(np.bincount(rows, minlength=60))
-    Z = ndtri((rankdata(columns[rows], axis=0) - 0.5) / 60)
-    direct = np.corrcoef(Z[:, [0, 1, 3]].T)
-    np.testing.assert_allclose(by_counts[np.ix_([0, 1, 3], [0, 1, 3])], direct, atol=1e-12)
-    assert by_counts[2].tolist() == [0.0, 0.0, 1.0, 0.0]
-
-
 def correlated(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     shared = rng.standard_normal((n, 2))
@@ -212,8 +200,8 @@ def test_sizes_are_chosen_by_the_criterion() -> None:
     assert found[1].instability == pytest.approx(0.0, abs=1e-12)
     assert found[0].leftover == pytest.approx(0.8)
     assert found[1].penalty == pytest.approx(0.05)
-    assert best_size(found) == 3
-    assert best_size([found[0], found[0]]) == 1
+    assert best(found).size == 3
+    assert best([found[0], found[0]]).size == 1
 
 
 def test_leftover_dependence_is_the_strongest_outside() -> None:
@@ -239,7 +227,7 @@ def test_kendall_by_signs_is_kendall() -> None:
         for b in range(3):
             assert tau[a, b] == pytest.approx(kendalltau(scores[a], scores[b]).statistic, abs=1e-12)
     assert np.isnan(tau[3]).all()
-    assert instability(np.ones((4, 5))) == 0.0
+    assert mean_agreement(np.ones((4, 5))) is None
 
 
 def test_neighbours_measure_gaussian_information() -> None:
@@ -434,3 +422,8 @@ def test_wrong_arguments_are_named(change: dict[str, object], message: str) -> N
     arguments: dict[str, object] = {"X": rng.random((10, 2)), "Q": rng.random(10), **change}
     with pytest.raises(ValueError, match=message):
         mcir(**arguments)  # type: ignore[arg-type]
+
+
+def test_ties_of_a_screen_go_to_the_lower_index_however_they_are_rounded() -> None:
+    affinity = np.array([[1.0, 0.7 - 1e-15, 0.7], [0.7, 1.0, 0.2], [0.7, 0.2, 1.0]])
+    assert screened(affinity, 0.6, 6).tolist() == [[1, 2], [0, -1], [0, -1]]

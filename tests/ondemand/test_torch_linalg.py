@@ -7,8 +7,10 @@ import logging
 import numpy as np
 import pytest
 
-from attributary.workers.explainers.gaussian_copula import Linalg, NumpyLinalg
+from attributary.workers.explainers.linear_algebra import Linalg, NumpyLinalg
 from attributary.workers.explainers.mcir import mcir
+from attributary.workers.explainers.normal_scores import NormalScores
+from attributary.workers.ondemand import torch_linalg
 from attributary.workers.ondemand.torch_linalg import TorchLinalg, linalg_on
 
 RNG = np.random.default_rng(2)
@@ -20,20 +22,27 @@ def linalg() -> Linalg:
     return TorchLinalg("cpu")
 
 
-def test_steps_agree_with_numpy(linalg: Linalg) -> None:
-    Z = RNG.normal(size=(9, 300))
-    np.testing.assert_allclose(linalg.gram(Z), NumpyLinalg().gram(Z), rtol=1e-12, atol=1e-9)
+def test_steps_agree_with_numpy(linalg: Linalg, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = RNG.normal(size=(300, 9))
+    columns[:, 3], columns[:, 5] = np.round(columns[:, 3]), 1.0
+    ranks = NormalScores(columns)
+    counts = RNG.multinomial(300, np.full(300, 1 / 300), size=7)
+    for most in (1 << 25, 2 * 10 * 300):
+        monkeypatch.setattr(torch_linalg, "_NUMBERS_AT_ONCE", most)
+        theirs, ours = (
+            one.second_moments(ranks, counts, np.array([8, 0, 3, 5]))
+            for one in (linalg, NumpyLinalg())
+        )
+        np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-9)
     blocks = np.stack([np.corrcoef(RNG.normal(size=(6, 50))) for _ in range(7)])
-    found = linalg.cumulative_logdets(blocks)
-    np.testing.assert_allclose(found, NumpyLinalg().cumulative_logdets(blocks), atol=1e-12)
-    for size in range(1, 7):
-        _, expected = np.linalg.slogdet(blocks[:, :size, :size])
-        np.testing.assert_allclose(found[:, size - 1], expected, atol=1e-12)
+    found = linalg.cholesky(blocks)
+    np.testing.assert_allclose(found, NumpyLinalg().cholesky(blocks), atol=1e-12)
+    np.testing.assert_allclose(found @ found.swapaxes(1, 2), blocks, atol=1e-12)
 
 
 def test_a_singular_block_is_refused(linalg: Linalg) -> None:
     with pytest.raises(np.linalg.LinAlgError):
-        linalg.cumulative_logdets(np.stack([np.eye(3), -np.eye(3)]))
+        linalg.cholesky(np.stack([np.eye(3), -np.eye(3)]))
 
 
 def test_scores_agree_to_nine_digits(linalg: Linalg) -> None:

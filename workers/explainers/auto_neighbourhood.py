@@ -12,12 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attributary.workers.explainers.gaussian_copula import (
-    Floats,
-    Integers,
-    Linalg,
-    copula_information,
-)
+from attributary.workers.explainers.gaussian_copula import copula_information
+from attributary.workers.explainers.linear_algebra import Floats, Integers, Linalg
 
 _PAIRS_AT_ONCE = 1 << 20
 
@@ -30,6 +26,8 @@ class SizeCriterion:
     instability: float
     leftover: float
     penalty: float
+    #: The mean of Kendall's τ_b over pairs of resamples, which instability rests on; None if undefined.
+    agreement: float | None
 
     @property
     def total(self) -> float:
@@ -51,44 +49,52 @@ def criteria(
     ``scores`` (sizes, resamples, features) of the features to rank; ``leftover`` (M + 1,) B̂ per size.
     """
     relative = leftover / (leftover[0] + 1e-12)
+    agreements = [mean_agreement(of_size) for of_size in scores]
     return [
         SizeCriterion(
             size=size,
-            instability=instability(of_size),
+            instability=0.0 if agreement is None else (1 - agreement) / 2,
             leftover=leftover_weight * float(relative[min(size, relative.size - 1)]),
             penalty=size_weight * size / most,
+            agreement=agreement,
         )
-        for size, of_size in zip(sizes, scores, strict=True)
+        for size, agreement in zip(sizes, agreements, strict=True)
     ]
 
 
-def best_size(found: Sequence[SizeCriterion]) -> int:
-    """Return the size with the least criterion, of equals the smaller."""
-    return min(found, key=lambda criterion: (criterion.total, criterion.size)).size
+def best(found: Sequence[SizeCriterion]) -> SizeCriterion:
+    """Return the least criterion, of equals the one of the smaller size."""
+    return min(found, key=lambda criterion: (criterion.total, criterion.size))
 
 
-def instability(scores: Floats) -> float:
-    """Return the mean of (1 − τ_b)/2 over all pairs of resamples, scores (resamples, features).
+def mean_agreement(scores: Floats) -> float | None:
+    """Return the mean of τ_b over all pairs of resamples, scores (resamples, features).
 
-    A pair in which either is all tied has no τ_b and is left out; 0 where none is left.
+    A pair in which either is all tied has no τ_b and is left out; None where none is left.
     """
     agreement = kendall_matrix(scores)
     pairs = agreement[np.triu_indices(agreement.shape[0], 1)]
     pairs = pairs[np.isfinite(pairs)]
-    return float(np.mean((1 - pairs) / 2)) if pairs.size else 0.0
+    return float(pairs.mean()) if pairs.size else None
 
 
 def kendall_matrix(scores: Floats) -> Floats:
     """Return Kendall's τ_b between all rows of scores (b, k), as one product of signs; NaN if tied."""
     b, k = scores.shape
     gram = np.zeros((b, b))
+    # Places instead of values: float32 holds them and their differences exactly.
+    places = np.zeros((k, b), dtype=np.float32)
+    for column, row in zip(places.T, scores, strict=True):
+        column[:] = np.unique(row, return_inverse=True)[1]
     left, right = np.triu_indices(k, 1)
     step = max(_PAIRS_AT_ONCE // max(b, 1), 1)
     for start in range(0, left.size, step):
         part = slice(start, start + step)
+        signs = places.take(left[part], axis=0)
+        signs -= places.take(right[part], axis=0)
+        np.sign(signs, out=signs)
         # float32 holds whole numbers up to 2^24, more than a part's pairs.
-        signs = np.sign(scores[:, left[part]] - scores[:, right[part]]).astype(np.float32)
-        gram += signs @ signs.T
+        gram += signs.T @ signs
     untied = np.diag(gram)
     scale = np.sqrt(np.outer(untied, untied))
     tau: Floats = np.divide(gram, scale, out=np.full((b, b), np.nan), where=scale > 0)

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from attributary.workers.explainers.gaussian_copula import Linalg, NormalScores
+from attributary.workers.explainers.linear_algebra import Linalg
+from attributary.workers.explainers.normal_scores import NormalScores
 
 _CHANCE = 0.01
 _MOST = 1.0 - 1e-12

@@ -10,13 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from attributary.workers.explainers.discrete_information import plugin_information
-from attributary.workers.explainers.gaussian_copula import (
-    Floats,
-    Integers,
-    NormalScores,
-    copula_information,
-)
+from attributary.workers.explainers.linear_algebra import Floats, Integers
 from attributary.workers.explainers.neighbour_information import knn_information, mixed_information
+from attributary.workers.explainers.normal_scores import NormalScores
 
 Estimator = Literal["copula", "knn", "plugin", "mixed", "switch"]
 Kind = Literal["continuous", "discrete"]
@@ -49,11 +45,10 @@ def compatible(kinds: Sequence[Kind]) -> tuple[Estimator, ...]:
 class Columns:
     """Features and output side by side, (n, d + q), in the form that each estimator takes."""
 
-    def __init__(self, X: Floats, Q: Floats, kinds: Sequence[Kind], ridge: float) -> None:
+    def __init__(self, X: Floats, Q: Floats, kinds: Sequence[Kind]) -> None:
         self.kinds = [*kinds[:-1], *([kinds[-1]] * Q.shape[1])]
         self.values = np.hstack([X, Q])
         self.outputs: Integers = np.arange(X.shape[1], self.values.shape[1])
-        self._ridge = ridge
         self._points: Floats | None = None
 
     @property
@@ -79,9 +74,8 @@ class Columns:
         estimator: Estimator,
         rows: npt.NDArray[np.int64] | None = None,
     ) -> Information:
-        """Return the figures of one feature, from ``rows`` (all by default)."""
-        if estimator == "copula":
-            return self._copula(feature, neighbours, rows)
+        """Return the figures of one feature, from ``rows`` (all by default), by an estimator that looks at
+        one feature at a time: "knn", "plugin" or "mixed"."""
         columns = self.values if estimator == "plugin" else self.points
         chosen = columns if rows is None else columns[rows]
         own, output = chosen[:, [feature]], chosen[:, self.outputs]
@@ -98,21 +92,4 @@ class Columns:
         measure = mixed_information if estimator == "mixed" else knn_information
         return Information(
             measure(output, own, given), measure(output, with_own), measure(output, own)
-        )
-
-    def _copula(
-        self, feature: int, neighbours: Sequence[int], rows: npt.NDArray[np.int64] | None
-    ) -> Information:
-        used = [feature, *neighbours, *self.outputs.tolist()]
-        part = self.values[:, used] if rows is None else self.values[np.ix_(rows, used)]
-        own, given = 1, len(neighbours)
-        found = copula_information(
-            NormalScores(part).correlation(),
-            np.array([0]),
-            np.arange(own + given, len(used)),
-            np.arange(own, own + given)[None, :],
-            ridge=self._ridge,
-        )
-        return Information(
-            float(found.unique[0, -1]), float(found.joint[0, -1]), float(found.unique[0, 0])
         )

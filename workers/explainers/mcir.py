@@ -11,7 +11,7 @@ neighbourhood is not ranked: its C would be 1 even if it were noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +20,10 @@ from scipy.stats import chi2
 
 from attributary.workers.explainers.auto_neighbourhood import (
     SizeCriterion,
-    best_size,
+    best,
     criteria,
-    kendall_matrix,
     leftover_dependence,
+    mean_agreement,
 )
 from attributary.workers.explainers.estimators import (
     ESTIMATORS,
@@ -35,14 +35,14 @@ from attributary.workers.explainers.estimators import (
 )
 from attributary.workers.explainers.gaussian_copula import (
     DEFAULT_RIDGE,
-    Floats,
-    Integers,
-    Linalg,
-    NormalScores,
+    CopulaInformation,
     copula_information,
 )
+from attributary.workers.explainers.linear_algebra import Floats, Integers, Linalg
 from attributary.workers.explainers.linked_blocks import linked_blocks
 from attributary.workers.explainers.neighbourhood_screens import Screen, affinity, screened
+from attributary.workers.explainers.normal_scores import NormalScores
+from attributary.workers.explainers.resampled_information import resampled_information
 from attributary.workers.explainers.resampling import bootstrap_counts, half
 
 NO_NEIGHBOURHOOD = "no neighbourhood"
@@ -131,13 +131,14 @@ def mcir(
     features, outputs, kinds = _checked(X, Q, kinds, estimator, bootstraps, head)
     n, d = features.shape
     generator = np.random.default_rng(rng)
-    columns = Columns(features, outputs, kinds, ridge)
+    columns = Columns(features, outputs, kinds)
     ends = columns.outputs
     copula = NormalScores(columns.values)
-    resamples = [bootstrap_counts(n, generator, block_length) for _ in range(bootstraps)]
+    counts = np.array([bootstrap_counts(n, generator, block_length) for _ in range(bootstraps)])
+    counts = counts.reshape(bootstraps, n)
 
     if neighbourhoods is None:
-        correlation = copula.correlation(linalg=linalg)
+        correlation = copula.correlation(linalg)
         measure = affinity(screen, features, outputs, correlation[:d, :d])
         candidates = screened(measure, threshold, max_candidates)
         tried = _sizes(sizes, max_candidates)
@@ -147,36 +148,35 @@ def mcir(
     # All that is left to look at: a feature, those that may stand in for it, and the output.
     blocks = linked_blocks([row[row >= 0].tolist() for row in candidates], ends)
     if neighbourhoods is not None:
-        correlation = copula.correlation(linalg=linalg, blocks=blocks)
+        correlation = copula.correlation(linalg, blocks)
     everyone = np.arange(d)
     ranked: npt.NDArray[np.bool_] = np.any(candidates >= 0, axis=1)
 
     # Auto-Φ and the copula's own intervals rest on resampled copulas; nothing else does.
     redrawn = bootstraps if neighbourhoods is None or estimator == "copula" else 0
     steps = redrawn + (0 if estimator == "copula" else d)
-    drawn = np.empty((len(tried), bootstraps, d))
-    for b, counts in enumerate(resamples[:redrawn]):
-        progress(b, steps)
-        found = copula_information(
-            copula.correlation(counts, linalg, blocks),
-            everyone,
-            ends,
-            candidates,
-            ridge=ridge,
-            linalg=linalg,
-        )
-        every = coefficient(found.unique, found.joint)
-        for place, one in enumerate(tried):
-            drawn[place, b] = every[:, min(one, candidates.shape[1])]
 
-    size: int | None = None
+    def resampled(
+        taken: Integers, near: Integers, told: Callable[[float], None]
+    ) -> CopulaInformation:
+        return resampled_information(
+            copula, taken, ends, near, blocks, ridge=ridge, linalg=linalg, told=told
+        )
+
+    redraws = resampled(
+        counts[:redrawn], candidates, lambda share: progress(int(share * redrawn), steps)
+    )
+    every = coefficient(redraws.unique, redraws.joint)
+    drawn = np.stack([every[:, :, min(one, candidates.shape[1])] for one in tried])
+
+    selected: SizeCriterion | None = None
     found_criteria: list[SizeCriterion] = []
     if neighbourhoods is None:
         leftover = leftover_dependence(correlation, candidates, ridge=ridge, linalg=linalg)
         found_criteria = criteria(tried, drawn[:, :, ranked], leftover, most=max_candidates)
-        size = best_size(found_criteria)
-        drawn = drawn[tried.index(size)][None]
-        candidates = candidates[:, :size]
+        selected = best(found_criteria)
+        drawn = drawn[tried.index(selected.size)][None]
+        candidates = candidates[:, : selected.size]
     chosen = [[int(j) for j in row if j >= 0] for row in candidates]
 
     if estimator == "copula":
@@ -188,17 +188,32 @@ def mcir(
         interval, stderr = _percentiles(drawn[0])
         doubts: list[tuple[str, ...]] = [()] * d
         fixed: dict[str, tuple[Floats, Floats]] = {}
-        stability = _stability(drawn[0][:, ranked], head)
+        steady = drawn[0][:, ranked]
+        agreement = mean_agreement(steady) if selected is None else selected.agreement
+        stability = _stability(steady, agreement, head)
     else:
         halves = [half(n, generator, block_length) for _ in range(bootstraps)]
+        of_copula: tuple[CopulaInformation, CopulaInformation] | None = None
+        fits = ("copula" in compatible(columns.kinds_of(*one)) for one in enumerate(chosen))
+        if estimator == "switch" and any(fits):
+            taken = np.zeros((bootstraps, n), dtype=np.int64)
+            for b, rows in enumerate(halves):
+                taken[b, rows] = 1
+            of_copula = (
+                copula_information(
+                    correlation, everyone, ends, candidates, ridge=ridge, linalg=linalg
+                ),
+                resampled(taken, candidates, lambda share: progress(redrawn, steps)),
+            )
         table = _by_feature(
-            columns, chosen, estimator, halves, lambda i: progress(redrawn + i, steps)
+            columns, chosen, estimator, halves, of_copula, lambda i: progress(redrawn + i, steps)
         )
         unique, joint, marginal, score, stderr = table.figures
         interval = np.clip(score[:, None] + 1.96 * stderr[:, None] * np.array([-1, 1]), 0, 1)
         used, doubts, fixed = table.used, table.flags, table.fixed
         stderr = np.where(np.isfinite(stderr), stderr, np.nan)
-        stability = _stability(table.drawn[:, ranked], head)
+        steady = table.drawn[:, ranked]
+        stability = _stability(steady, mean_agreement(steady), head)
     return McirResult(
         score=score,
         unique=unique,
@@ -210,7 +225,7 @@ def mcir(
         stderr=stderr,
         ranked=ranked,
         flags=_flags(ranked, unique + joint, chosen, n, outputs.shape[1], doubts),
-        size=size,
+        size=None if selected is None else selected.size,
         criteria=found_criteria,
         stability=stability,
         fixed=fixed,
@@ -231,9 +246,13 @@ def _by_feature(
     chosen: list[list[int]],
     estimator: Estimator,
     halves: list[Integers],
+    of_copula: tuple[CopulaInformation, CopulaInformation] | None,
     begin: Callable[[int], None],
 ) -> _Table:
-    """Estimate each feature by its estimator; with "switch" by all that fit, and keep the steadiest."""
+    """Estimate each feature by its estimator; with "switch" by all that fit, and keep the steadiest.
+
+    ``of_copula``: the copula's figures of the whole sample and of the halves, for all features.
+    """
     d = len(chosen)
     unique, joint, marginal, score = (np.zeros(d) for _ in range(4))
     stderr = np.full(d, np.nan)
@@ -246,8 +265,12 @@ def _by_feature(
         fitting = compatible(columns.kinds_of(i, near))
         best: Estimator | None = None
         for name in fitting if estimator == "switch" else (estimator,):
-            found = columns.information(i, near, name)
-            parts = [columns.information(i, near, name, rows) for rows in halves]
+            if name == "copula":
+                assert of_copula is not None  # noqa: S101
+                found, *parts = _of_feature(i, *of_copula)
+            else:
+                found = columns.information(i, near, name)
+                parts = [columns.information(i, near, name, rows) for rows in halves]
             draws = coefficient([p.unique for p in parts], [p.joint for p in parts])
             value = float(coefficient([found.unique], [found.joint])[0])
             error = _standard_error(found, parts)
@@ -263,6 +286,16 @@ def _by_feature(
         used.append(best)
         flags.append(doubt)
     return _Table((unique, joint, marginal, score, stderr), used, flags, fixed, drawn)
+
+
+def _of_feature(
+    feature: int, whole: CopulaInformation, halves: CopulaInformation
+) -> Iterator[Information]:
+    """Yield a feature's figures by the copula: of the whole sample, then of each half."""
+    for found in (whole.unique[None], whole.joint[None]), (halves.unique, halves.joint):
+        unique, joint = (figure[:, feature] for figure in found)
+        for u, j in zip(unique, joint, strict=True):
+            yield Information(float(u[-1]), float(j[-1]), float(u[0]))
 
 
 def _standard_error(whole: Information, halves: list[Information]) -> float:
@@ -286,20 +319,18 @@ def _percentiles(drawn: Floats) -> tuple[Floats, Floats]:
     return np.quantile(drawn, [0.025, 0.975], axis=0).T, drawn.std(axis=0, ddof=1)
 
 
-def _stability(drawn: Floats, head: int) -> Stability | None:
+def _stability(drawn: Floats, kendall: float | None, head: int) -> Stability | None:
     resamples, d = drawn.shape
     if resamples < 2 or not d:
         return None
-    above = np.triu_indices(resamples, 1)
-    tau = kendall_matrix(drawn)[above]
-    tau = tau[np.isfinite(tau)]
     jaccard = None
     if d > head:
+        above = np.triu_indices(resamples, 1)
         member = np.zeros((resamples, d))
         np.put_along_axis(member, np.argsort(-drawn, axis=1, kind="stable")[:, :head], 1.0, axis=1)
         shared = (member @ member.T)[above]
         jaccard = float(np.mean(shared / (2 * head - shared)))
-    return Stability(float(tau.mean()) if tau.size else None, jaccard, head)
+    return Stability(kendall, jaccard, head)
 
 
 def _flags(

@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from attributary.workers.explainers.gaussian_copula import Floats, Integers, NormalScores
+from attributary.workers.explainers.linear_algebra import Floats, Integers
+from attributary.workers.explainers.normal_scores import NormalScores
 
 Screen = Literal["pearson", "distance", "mutual_information", "interaction"]
 SCREENS: tuple[Screen, ...] = ("pearson", "distance", "mutual_information", "interaction")
@@ -25,10 +26,11 @@ _INTERACTION_CELLS = 4
 def screened(affinity: Floats, threshold: float, most: int) -> Integers:
     """Return candidates (k, M) per feature: affinity >= threshold, strongest first, at most ``most``.
 
-    ``affinity`` (k, k) symmetric; ties to the lower index; -1 fills rows with fewer.
+    ``affinity`` (k, k) symmetric; ties to the lower index; -1 fills rows with fewer. What differs by
+    less than 1e-12 is a tie: duplicates must not be told apart by how a machine rounds.
     """
     k = affinity.shape[0]
-    strength = np.where(affinity >= threshold, affinity, -1.0)
+    strength = np.where(affinity >= threshold, np.round(affinity, 12), -1.0)
     np.fill_diagonal(strength, -1.0)
     width = min(most, max(k - 1, 0))
     best: Integers = np.argsort(-strength, axis=1, kind="stable")[:, :width].astype(np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from attributary.schemas.explanation import DependenceChange, ErrorCode, Neighbourhoods
 from attributary.schemas.request import StreamWindow
 from attributary.workers.explainers.dependence_change import dependence_change
-from attributary.workers.explainers.gaussian_copula import Linalg
+from attributary.workers.explainers.linear_algebra import Linalg
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.methods.mcir_parameters import McirParameters
 from attributary.workers.ondemand.methods.method import Context, Floats

@@ -1,0 +1,56 @@
+"""Copula information of many resamples at once: ranks, correlations and factors in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from attributary.workers.explainers.gaussian_copula import CopulaInformation, copula_information
+from attributary.workers.explainers.linear_algebra import Integers, Linalg
+from attributary.workers.explainers.normal_scores import NormalScores
+
+# Numbers of correlations at once: 16 MB.
+_CORRELATIONS_AT_ONCE = 1 << 21
+
+
+def resampled_information(
+    scores: NormalScores,
+    counts: Integers,
+    outputs: Integers,
+    candidates: Integers,
+    blocks: Sequence[Integers],
+    *,
+    ridge: float,
+    linalg: Linalg | None = None,
+    told: Callable[[float], None] = lambda share: None,
+) -> CopulaInformation:
+    """Return the figures (b, k, M + 1) of all features in b resamples, rows taken ``counts`` (b, n) times.
+
+    ``candidates`` (k, M) of the first k columns, ``outputs`` (q,); ``blocks``: sets of columns that each
+    feature, its candidates and the outputs share one of. ``told`` between parts how much is done, of 1.
+    Raises ValueError as `copula_information` does.
+    """
+    k, most = candidates.shape
+    unique = np.empty((len(counts), k, most + 1))
+    head = np.empty_like(unique)
+    done = 0
+    for block in blocks:
+        features = block[block < k]
+        within = np.full(scores.columns + 1, -1, dtype=np.int64)
+        within[block] = np.arange(block.size)
+        step = max(_CORRELATIONS_AT_ONCE // block.size**2, 1)
+        for start in range(0, len(counts), step):
+            told(done / (len(counts) * k))
+            part = slice(start, start + step)
+            found = copula_information(
+                scores.correlations(counts[part], block, linalg),
+                within[features],
+                within[outputs],
+                within[candidates[features]],
+                ridge=ridge,
+                linalg=linalg,
+            )
+            unique[part, features], head[part, features] = found.unique, found.head
+            done += features.size * len(counts[part])
+    return CopulaInformation(unique, head)
