@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from attributary.schemas.errors import Reason, RejectedError
 from attributary.service.arrays import as_array, is_array, plain_matrix, plain_vector
 
 
-class Observed(NamedTuple):
+class Observed(msgspec.Struct, frozen=True):
     """Features as ``publish`` (one row) or ``publish_batch`` (``many``) take them, and how many rows."""
 
     features: Any
@@ -158,7 +158,8 @@ def _listed(values: Any, names: Sequence[str] | None) -> Observed | None:
 def _array(array: Any, names: Sequence[str] | None) -> Observed:
     if array.ndim == 1:
         return Observed(array.copy() if names is None else _row(array.tolist(), names), False, 1)
-    return _matrix(array.copy(), names)
+    # A row is copied by reading it; of many rows that would take longer than the copy.
+    return _matrix(array if len(array) == 1 else array.copy(), names)
 
 
 def _matrix(array: Any, names: Sequence[str] | None) -> Observed:
@@ -169,7 +170,7 @@ def _matrix(array: Any, names: Sequence[str] | None) -> Observed:
             "watch(..., features=...)",
         )
     if names is None:
-        return Observed(array, True, len(array))
+        return Observed(array.tolist() if len(array) == 1 else array, True, len(array))
     _check_width(array.shape[1], names)
     columns = {str(name): array[:, place].tolist() for place, name in enumerate(names)}
     return Observed(columns, True, len(array))

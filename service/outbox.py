@@ -1,7 +1,7 @@
 """The publisher's bounded buffer: rows wait here until the broker has acknowledged them.
 
 Every row ends in exactly one count, so that ``accepted = published + failed + abandoned + pending``
-holds at every moment, and a row that never got in is ``dropped`` (no room) or ``invalid``.
+holds at every moment, and a row that never got in is ``dropped`` (no room, or closed) or ``invalid``.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ class Outbox:
     """
 
     def __init__(
-        self, *, max_rows: int, max_bytes: int, on_filled: Callable[[], None] = lambda: None
+        self, *, max_rows: int, max_bytes: int, waker: Callable[[], None] | None = None
     ) -> None:
-        """``on_filled`` is called, by the thread that adds, whenever the outbox was empty before."""
+        """``waker`` is called by each thread that has added something. Who sleeps sets it, and then looks
+        once more whether something waits."""
         self.max_rows = max_rows
         self.max_bytes = max_bytes
-        self._on_filled = on_filled
+        self.waker = waker
         self.published = self.failed = self.abandoned = self.dropped = self.invalid = 0
         self.pending = self.pending_bytes = 0
-        self._accepted = self._taken = 0
-        self._over = False
+        self._taken = 0
+        self._closed = False
         self._lock = threading.Lock()
         self._queue: deque[bytes | Parcel] = deque()
         self._returned: deque[Parcel] = deque()
@@ -58,37 +59,54 @@ class Outbox:
 
     def add_row(self, row: bytes) -> bool:
         """Queue one row as JSON; False where there is no room for it (it counts as dropped)."""
-        return self._add(row, 1, len(row))
+        # Who calls the model waits for this: no call beyond it.
+        with self._lock:
+            size = self.pending_bytes + len(row)
+            if self.pending >= self.max_rows or size > self.max_bytes or self._closed:
+                self.dropped += 1
+                return False
+            self._queue.append(row)
+            self.pending += 1
+            self.pending_bytes = size
+        if self.waker is not None:
+            self._wake()
+        return True
 
     def add_message(self, value: bytes, rows: int, content_type: str) -> bool:
         """Queue a message of ``rows`` rows as it is; False where there is no room for all of it."""
-        return self._add(Parcel(value, rows, content_type), rows, len(value))
-
-    def _add(self, entry: bytes | Parcel, rows: int, size: int) -> bool:
         with self._lock:
-            full = self.pending + rows > self.max_rows or self.pending_bytes + size > self.max_bytes
-            if full or self._over:
+            if not self._fits(rows, len(value)) or self._closed:
                 self.dropped += rows
                 return False
-            filled = not self._queue
-            self._queue.append(entry)
-            self._accepted += rows
+            self._queue.append(Parcel(value, rows, content_type))
             self.pending += rows
-            self.pending_bytes += size
-        if filled:
-            self._on_filled()
+            self.pending_bytes += len(value)
+        if self.waker is not None:
+            self._wake()
         return True
+
+    def _wake(self) -> None:
+        waker = self.waker
+        if waker is not None:  # not woken by another thread meanwhile
+            waker()
+
+    def _fits(self, rows: int, size: int) -> bool:
+        return self.pending + rows <= self.max_rows and self.pending_bytes + size <= self.max_bytes
+
+    def close(self) -> None:
+        """Take nothing more: what comes now is dropped."""
+        with self._lock:
+            self._closed = True
+
+    @property
+    def _accepted(self) -> int:
+        return self.published + self.failed + self.abandoned + self.pending
 
     @property
     def settled(self) -> int:
         """Rows accepted first, of which each is acknowledged or refused for good."""
         with self._lock:
             return min(self._open, default=self._taken)
-
-    def count_dropped(self, rows: int) -> None:
-        """Count rows that never got in because the publisher is closed."""
-        with self._lock:
-            self.dropped += rows
 
     def count_invalid(self, rows: int) -> None:
         """Count rows that could not be encoded."""
@@ -143,11 +161,11 @@ class Outbox:
     def abandon(self) -> int:
         """Let go of everything that is not acknowledged, for ever; return how many rows that were."""
         with self._lock:
-            self._over = True
+            self._closed = True
             rows = self.pending
+            self._taken = self._accepted
             self.abandoned += rows
             self.pending = self.pending_bytes = 0
-            self._taken = self._accepted
             for held in (self._queue, self._returned, self._open):
                 held.clear()
             ready = self._ready()
@@ -173,11 +191,7 @@ class Outbox:
 
     def room(self, rows: int, size: int) -> Future[bool]:
         """Return a future that is set once ``rows`` more rows of ``size`` bytes fit."""
-        return self._when(
-            lambda: (
-                self.pending + rows <= self.max_rows and self.pending_bytes + size <= self.max_bytes
-            )
-        )
+        return self._when(lambda: self._fits(rows, size))
 
     def forget(self, future: Future[bool]) -> None:
         """Drop a waiter that nobody waits for any more."""

@@ -104,7 +104,7 @@ class Publisher:
         self._starting = threading.Lock()
         self._sending: Sending | None = None
         self._outbox = Outbox(
-            max_rows=self._bounds[0], max_bytes=self._bounds[1], on_filled=self._filled
+            max_rows=self._bounds[0], max_bytes=self._bounds[1], waker=self._start
         )
 
     @property
@@ -159,12 +159,10 @@ class Publisher:
         logits. ``time``: an aware datetime, seconds since 1970 or RFC 3339. ``weight``: above 0.
         """
         try:
-            row = self._encoder.encode(
-                features, outputs, id=id, time=time, weight=weight, model=model
-            )
+            row = self._encoder.encode(features, outputs, id, time, weight, model)
         except Exception as error:
             return self.refuse(error)
-        return self._put(row)
+        return self._outbox.add_row(row) or self._not_taken()
 
     def publish_batch(
         self,
@@ -188,7 +186,15 @@ class Publisher:
         except Exception as error:
             self.refuse(error, _length(outputs))
             return 0
-        return sum(self._put(row) if isinstance(row, bytes) else self.refuse(row) for row in rows)
+        taken = 0
+        for row in rows:
+            if not isinstance(row, bytes):
+                self.refuse(row)
+            elif self._outbox.add_row(row):
+                taken += 1
+            else:
+                self._not_taken()
+        return taken
 
     @overload
     def watch(self, function: _Function) -> _Function: ...
@@ -241,7 +247,7 @@ class Publisher:
 
     def publish_message(self, value: bytes, rows: int, content_type: str) -> bool:
         """Queue a message of ``rows`` encoded rows as it is; return whether it is in the buffer."""
-        return self._enter(rows, lambda: self._outbox.add_message(value, rows, content_type))
+        return self._outbox.add_message(value, rows, content_type) or self._not_taken()
 
     def wait_for_room(self, rows: int, size: int, timeout: float) -> bool:
         """Wait until ``rows`` more rows of ``size`` bytes fit; for jobs that had rather wait than drop."""
@@ -268,6 +274,7 @@ class Publisher:
 
     def close(self, timeout: float = 10.0) -> bool:
         """Flush, then end the thread; later rows are dropped. Return whether every row was settled."""
+        self._outbox.close()
         self._closed = True
         in_time = self.flush(timeout)
         self._end()
@@ -275,9 +282,10 @@ class Publisher:
 
     async def aclose(self, timeout: float = 10.0) -> bool:
         """Like ``close``, for asyncio."""
-        self._closed = True
         import asyncio
 
+        self._outbox.close()
+        self._closed = True
         in_time = await self.aflush(timeout)
         await asyncio.to_thread(self._end)
         return in_time
@@ -294,32 +302,20 @@ class Publisher:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def _put(self, row: bytes) -> bool:
-        return self._enter(1, lambda: self._outbox.add_row(row))
-
-    def _enter(self, rows: int, add: Callable[[], bool]) -> bool:
-        """Put rows into the outbox; see that somebody sends them."""
+    def _not_taken(self) -> bool:
+        """Say why the outbox takes no more."""
         if self._closed:
-            self._outbox.count_dropped(rows)
             self._say("closed", "the publisher is closed: rows are dropped")
-            return False
-        entered = add()
-        if self._sending is None:  # it could not be started with the first row
-            self._filled()
-        if not entered:
+        else:
             self._say("full", "the buffer is full: %d rows dropped so far", self.dropped)
-            return False
-        return True
+        return False
 
-    def _filled(self) -> None:
-        """The outbox is no longer empty: wake the thread, or start it with the first row."""
-        sending = self._sending
-        if sending is not None:
-            sending.wake()
-            return
+    def _start(self) -> None:
+        """Start the thread, with the first row."""
         try:
             with self._starting:
                 if self._sending is None and not self._closed:
+                    self._outbox.waker = None  # the thread's own from now on
                     self._sending = Sending(
                         self._outbox,
                         self._broker,
@@ -328,7 +324,8 @@ class Publisher:
                         linger_seconds=self._linger,
                     )
                     _finish_with_process(self._at_exit)
-        except RuntimeError as error:  # no more threads
+        except RuntimeError as error:  # no more threads: the next row tries again
+            self._outbox.waker = self._start
             self._say("thread", "cannot start the publisher's thread: %s", error)
 
     def refuse(self, error: Exception, rows: int = 1) -> bool:

@@ -10,6 +10,7 @@ import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import repeat
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +18,15 @@ import msgspec
 
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.row import Row, event_time_ms, model_name, output_number, weight_of
-from attributary.service.arrays import PLAIN, as_array, dimensions, is_numpy, plain_matrix
+from attributary.service.arrays import (
+    PLAIN,
+    as_array,
+    dimensions,
+    is_array,
+    is_numpy,
+    plain_matrix,
+    plain_vector,
+)
 
 _NOT_A_TIME = -(2**63)  # numpy's NaT
 MAX_ROW_BYTES = 900_000  # a message of one row stays below Kafka's default limit of 1 MiB
@@ -45,7 +54,6 @@ class RowEncoder:
         self,
         features: Any,
         outputs: Any,
-        *,
         id: Any = None,  # noqa: A002 - the row's own field name
         time: Any = None,
         weight: Any = None,
@@ -56,7 +64,34 @@ class RowEncoder:
         A row that waits for a broker keeps the time at which it happened. RejectedError says what is
         wrong with it.
         """
-        return self._row(self._features(features), self._outputs(outputs), id, time, weight, model)
+        # Every call within costs a caller with cold caches some microseconds: none for the usual row.
+        if type(features) is not dict:
+            features = self._features(features)
+        if not features:
+            raise RejectedError(Reason.FEATURES_MISSING, "the row has no features")
+        if not PLAIN.issuperset(map(type, features.values())):
+            features = {key: _plain(value, key) for key, value in features.items()}
+        if type(outputs) is not float or self.output_names is not None or not isfinite(outputs):
+            outputs = self._outputs(outputs)
+        if model is not None or self.model is None:
+            model = self._other_model(model)
+        row = Row(
+            features,
+            outputs,
+            model,
+            None if id is None else _identity(id),
+            int(clock.time() * 1000) / 1000 if time is None else _seconds(time),
+            1.0 if weight is None else weight_of(weight),
+        )
+        try:
+            data = self._encoder.encode(row)
+        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+            raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
+        if len(data) > MAX_ROW_BYTES:
+            raise RejectedError(
+                Reason.TOO_LARGE, f"the row takes {len(data):,} bytes; at most {MAX_ROW_BYTES:,}"
+            )
+        return data
 
     def encode_batch(
         self,
@@ -91,54 +126,28 @@ class RowEncoder:
         for values, output, name, moment, weight in zip(rows, *others, strict=True):
             try:
                 features = dict(zip(names, values, strict=True))
-                yield self._row(features, self._outputs(output), name, moment, weight, model)
+                yield self.encode(features, output, name, moment, weight, model)
             except RejectedError as error:
                 yield error
             except Exception as error:  # an object with a mind of its own spoils its row only
                 yield RejectedError(Reason.WRONG_TYPE, f"not a row: {error!r:.200}")
 
-    def _row(
-        self, features: Any, outputs: Any, name: Any, time: Any, weight: Any, model: str | None
-    ) -> bytes:
+    def _other_model(self, model: str | None) -> str | None:
+        """Return what the row has to say of its model: nothing where the message's header names it."""
         if model is None:
-            if self.model is None:
-                raise RejectedError(
-                    Reason.NO_MODEL,
-                    "no model: Publisher(..., model='name') or publish(model='name')",
-                )
-        elif model == self.model:
-            model = None  # the message header names it
-        else:
-            model = model_name(model)
-        if not features:
-            raise RejectedError(Reason.FEATURES_MISSING, "the row has no features")
-        if not PLAIN.issuperset(map(type, features.values())):
-            features = {key: _plain(value, key) for key, value in features.items()}
-        row = Row(
-            features=features,
-            outputs=outputs,
-            model=model,
-            id=None if name is None else _identity(name),
-            time=round(clock.time(), 3) if time is None else _seconds(time),
-            weight=1.0 if weight is None else weight_of(weight),
-        )
-        try:
-            data = self._encoder.encode(row)
-        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-            raise RejectedError(Reason.WRONG_TYPE, f"not a row: {error}") from None
-        if len(data) > MAX_ROW_BYTES:
             raise RejectedError(
-                Reason.TOO_LARGE, f"the row takes {len(data):,} bytes; at most {MAX_ROW_BYTES:,}"
+                Reason.NO_MODEL,
+                "no model: Publisher(..., model='name') or publish(model='name')",
             )
-        return data
+        return None if model == self.model else model_name(model)
 
     def _features(self, features: Any) -> dict[Any, Any]:
-        if type(features) is dict:
-            return features
-        if isinstance(features, Mapping) or hasattr(features, "keys"):
-            return dict(features)  # a pandas Series reads as a mapping too
+        values = _vector(features)
+        if values is None:
+            if isinstance(features, Mapping) or hasattr(features, "keys"):
+                return dict(features)  # a pandas Series reads as a mapping too
+            values = _one_row(features)
         names = self._named()
-        values = _one_row(features)
         if len(values) != len(names):
             raise RejectedError(
                 Reason.WRONG_TYPE, f"{len(values)} feature values for {len(names)} feature_names"
@@ -146,17 +155,17 @@ class RowEncoder:
         return dict(zip(names, values, strict=True))
 
     def _outputs(self, outputs: Any) -> Any:
-        if isinstance(outputs, Mapping) or hasattr(outputs, "keys"):
-            named = {name: output_number(value) for name, value in dict(outputs).items()}
-            if not named:
-                raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
-            return named
         if outputs is None:
             raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
-        if isinstance(outputs, (float, int)):
-            values = [output_number(outputs)]
-        else:
-            values = [output_number(value) for value in _one_row(outputs)]
+        given = [outputs] if isinstance(outputs, (float, int)) else _vector(outputs)
+        if given is None:
+            if isinstance(outputs, Mapping) or hasattr(outputs, "keys"):
+                named = {name: output_number(value) for name, value in dict(outputs).items()}
+                if not named:
+                    raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
+                return named
+            given = _one_row(outputs)
+        values = [output_number(value) for value in given]
         if self.output_names is not None:
             if len(values) != len(self.output_names):
                 raise RejectedError(
@@ -207,6 +216,13 @@ def _names(names: Sequence[str] | None, what: str) -> tuple[str, ...] | None:
     if not found or len(set(found)) != len(found):
         raise RejectedError(Reason.WRONG_TYPE, f"{what} must be distinct names, got {found!r:.200}")
     return found
+
+
+def _vector(values: Any) -> Any:
+    """Return an array of one dimension, or a list of plain values, as such a list; None: something else."""
+    if is_array(values):
+        return values.tolist() if values.ndim == 1 else None
+    return values if plain_vector(values) else None
 
 
 def _one_row(values: Any) -> list[Any]:

@@ -102,16 +102,15 @@ class Sender:
         self._away = False
         self._delay = _BACKOFF
         self._closing = False
-        self._asleep = False
         self._loop = _Loop()
         self._filled = asyncio.Event()
         self._hurry = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """Say that the outbox is no longer empty; that costs little unless it was so for long."""
-        if self._asleep:
-            self._call(self._filled.set)
+        """Say that the outbox is no longer empty."""
+        self._outbox.waker = None  # once is enough
+        self._call(self._filled.set)
 
     def hurry(self) -> None:
         """Send without waiting for more rows to share a message with."""
@@ -260,12 +259,12 @@ class Sender:
         self._filled.clear()
         self._hurry.clear()
         # Whoever adds a row looks at this afterwards, and we at the rows: one of the two sees the other.
-        self._asleep = True
+        self._outbox.waker = self.wake
         try:
             if not self._outbox.waiting:
                 await self._filled.wait()
         finally:
-            self._asleep = False
+            self._outbox.waker = None
 
     async def _pause(self) -> None:
         """Wait for the linger, or until somebody is in a hurry; that is over then."""

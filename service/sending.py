@@ -46,11 +46,6 @@ class Sending:
         self._thread = threading.Thread(target=self._run, name="attributary-publisher", daemon=True)
         self._thread.start()
 
-    def wake(self) -> None:
-        """Say that the outbox is no longer empty; that costs little unless it was so for long."""
-        if self._sender is not None:  # else it looks when it begins
-            self._sender.wake()
-
     def hurry(self) -> None:
         """Send without waiting for more rows to share a message with."""
         with self._lock:

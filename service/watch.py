@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from types import GeneratorType
 from typing import Any, Protocol, TypeVar
 
-from attributary.service.arrays import dimensions
+from attributary.service.arrays import dimensions, is_array
 from attributary.service.observed import Observed, observe, said
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -61,7 +62,10 @@ def watched(
         def called(*args: Any, **kwargs: Any) -> Any:
             before = watch.before(args, kwargs)
             result = function(*args, **kwargs)
-            if inspect.isawaitable(result):
+            # Asked of its type first: isawaitable takes as long as encoding a row.
+            kind = type(result)
+            may_wait = kind is GeneratorType or hasattr(kind, "__await__")
+            if may_wait and inspect.isawaitable(result):
                 return watch.awaited(before, result)
             watch.after(before, result)
             return result
@@ -75,7 +79,9 @@ def watched(
 def publish_seen(publisher: Publishing, seen: Observed, result: Any, ids: Any = None) -> None:
     """Publish what was observed with what was said of it; nothing is raised."""
     try:
-        outputs, features, alone = said(result), seen.features, not seen.many
+        features, alone = seen.features, not seen.many
+        one = seen.rows == 1 and is_array(result) and result.size == 1
+        outputs = result.item() if one else said(result)
         if seen.rows == 1 and seen.many and not isinstance(outputs, dict):
             number = dimensions(outputs) == 0
             alone = number or len(outputs) == 1
@@ -113,6 +119,7 @@ class _Watch:
         self._outputs = outputs
         self._ids = ids
         self._owner = getattr(function, "__self__", None)
+        self._named = publisher.feature_names is not None
         self._names: Sequence[str] | None = None
         try:
             self._signature: inspect.Signature | None = inspect.signature(function)
@@ -126,7 +133,7 @@ class _Watch:
         try:
             given = self._chosen(self._features, args, kwargs)
             ids = None if self._ids is None else self._chosen(self._ids, args, kwargs)
-            return observe(given, self._known_names(args)), ids
+            return observe(given, None if self._named else self._known_names(args)), ids
         except Exception as error:
             self._publisher.refuse(error, 1)
             return None
@@ -168,9 +175,7 @@ class _Watch:
         return next(iter(kwargs.values()))
 
     def _known_names(self, args: tuple[Any, ...]) -> Sequence[str] | None:
-        """Return the names that the fitted model knows, where the publisher was told none."""
-        if self._publisher.feature_names is not None:
-            return None
+        """Return the names that the fitted model knows."""
         if self._names is None:
             owner = args[0] if self._of_class and args else self._owner
             for name in _NAMES:

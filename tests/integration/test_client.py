@@ -401,7 +401,7 @@ def test_callers_wake_the_thread_only_after_a_long_pause(
             time.sleep(0.02)
         _await_until(lambda: publisher.published == 40)
         assert woken == []
-        _await_until(lambda: sender._asleep)
+        _await_until(lambda: publisher._outbox.waker is not None)
         began = time.monotonic()
         publisher.publish({"x": 40}, 1.0, id=40)
         assert len(woken) == 1

@@ -132,14 +132,33 @@ def test_abandoning_settles_everything() -> None:
     assert (outbox.pending, outbox.dropped) == (0, 1)
 
 
-def test_it_says_when_it_is_no_longer_empty() -> None:
-    filled: list[int] = []
-    outbox = Outbox(**LIMITS, on_filled=lambda: filled.append(outbox.pending))
+def test_it_wakes_who_sleeps_once_something_is_there_to_see() -> None:
+    woken: list[int] = []
+
+    def wake() -> None:
+        woken.append(outbox.waiting)
+        outbox.waker = None
+
+    outbox = Outbox(max_rows=4, max_bytes=1000, waker=wake)
+    assert not outbox.add_message(b"x", 5, "any")
+    assert woken == [], "nothing got in"
     outbox.add_row(b"1")
     outbox.add_row(b"2")
-    _taken(outbox)
-    outbox.add_row(b"3")
-    assert filled == [1, 3]
+    outbox.waker = wake
+    outbox.add_message(b"x", 1, "any")
+    assert woken == [1, 3]
+
+
+def test_a_closed_outbox_takes_nothing_and_gives_what_it_holds() -> None:
+    outbox = Outbox(**LIMITS)
+    outbox.add_row(b"1")
+    outbox.close()
+    assert not outbox.add_row(b"2")
+    assert not outbox.add_message(b"x", 3, "any")
+    drained = outbox.drained()
+    outbox.acknowledge(_taken(outbox))
+    assert drained.result(0)
+    assert (outbox.published, outbox.pending, outbox.dropped) == (1, 0, 4)
 
 
 def test_every_row_has_one_count_through_any_history() -> None:

@@ -296,7 +296,9 @@ def test_strict_raises_for_tests(nowhere: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_children_forked_from_busy_threads_go_on_by_themselves(nowhere: str) -> None:
+def test_children_forked_from_busy_threads_go_on_by_themselves(
+    nowhere: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A fork copies locks as other threads hold them: none of these may be waited for in a child."""
     publisher = Publisher(nowhere, model="m", feature_names=NAMES, max_rows=500)
     predict = publisher.watch(lambda row: 1.0)
@@ -310,6 +312,10 @@ def test_children_forked_from_busy_threads_go_on_by_themselves(nowhere: str) -> 
     for thread in threads:
         thread.start()
     try:
+        # Both lines that the parent has to log: a handler's file is Python's to fork in order.
+        deadline = time.monotonic() + 20
+        while len(caplog.records) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
         for _ in range(10):
             child = os.fork()
             if child == 0:
