@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attributary.schemas.card import ModelCard
 from attributary.schemas.grid import GridRecord
 from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.maths.window import WindowState
+from attributary.workers.stream.decode import Staged
 from attributary.workers.stream.drift import DriftBook
-from attributary.workers.stream.epoch import Epoch, propose_next
+from attributary.workers.stream.encode import Refusal
+from attributary.workers.stream.epoch import Epoch, propose_first, propose_next
 from attributary.workers.stream.held import window_of
 from attributary.workers.stream.layout import Layout
 from attributary.workers.stream.options import IngestOptions
@@ -29,6 +32,17 @@ class Accumulators:
             sample_size=epoch.record.samples,
             blocks=epoch.layout.groups,
         )
+
+    def first_grid(
+        self,
+        model: str,
+        card: ModelCard | None,
+        number: int,
+        staged: Sequence[Staged],
+        options: IngestOptions,
+    ) -> GridRecord | list[Refusal]:
+        """Return the grid to propose for a model's first rows, else why each of them is refused."""
+        return propose_first(model, card, number, staged, options)
 
     def renewal(
         self, epoch: Epoch, panes: Sequence[PaneSketch], options: IngestOptions

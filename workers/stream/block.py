@@ -22,7 +22,7 @@ from attributary.workers.maths.pane import PaneSketch
 from attributary.workers.maths.sample import in_fraction
 from attributary.workers.stream.accumulators import SKETCHES, Accumulators
 from attributary.workers.stream.decode import Record, Staged, decode
-from attributary.workers.stream.encode import Batch, Mask, Refusal, TimeRule, encode, refusal
+from attributary.workers.stream.encode import Batch, Refusal, TimeRule, encode, panes_of, refusal
 from attributary.workers.stream.epoch import Epoch
 from attributary.workers.stream.lightweight import FULL, Counting
 from attributary.workers.stream.options import IngestOptions
@@ -85,7 +85,7 @@ class ModelBlock:
         assert self.epoch is not None  # noqa: S101
         width = self.epoch.record.pane_ms
         panes, left_out = (times // width * width for times in (batch.times, batch.left_out))
-        found = np.union1d(panes, left_out).tolist()
+        found = panes_of(np.concatenate([panes, left_out]) if left_out.size else panes)
         for pane in found:
             state = self.panes.get(pane)
             if state is None:
@@ -93,16 +93,15 @@ class ModelBlock:
                 state = self.panes[pane] = PaneState(
                     accumulators.pane(self.epoch), accumulators.pane(self.epoch) if light else None
                 )
-            chosen = panes == pane if len(found) > 1 else slice(None)
-            self._sketch(state, batch, chosen)
-            thinned = int((left_out == pane).sum())
+            part = batch.part(panes == pane) if len(found) > 1 else batch
+            self._sketch(state, part)
+            thinned = int((left_out == pane).sum()) if left_out.size else 0
             state.thinned += thinned
-            state.rows += len(batch.times[chosen]) + thinned
-        highest = max(int(times.max(initial=found[0])) for times in (batch.times, batch.left_out))
+            state.rows += len(part.times) + thinned
+        highest = max(int(times.max()) for times in (batch.times, batch.left_out) if times.size)
         self.event_time = highest if self.event_time is None else max(highest, self.event_time)
 
-    def _sketch(self, state: PaneState, batch: Batch, chosen: Mask | slice) -> None:
-        part = batch.part(chosen)
+    def _sketch(self, state: PaneState, part: Batch) -> None:
         _update(state.sketch, part)
         if state.twin is not None:
             assert part.hashes is not None and self.counting.calibration is not None  # noqa: S101, PT018

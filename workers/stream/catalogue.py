@@ -51,12 +51,13 @@ class ControlCatalogue:
         if value is None:
             return
         try:
-            record = GridRecord.from_bytes(value)
+            epoch = self._read(value)
+            record = epoch.record
             epochs = self._epochs.setdefault(record.model, {})
             if record.epoch in epochs:
                 return
             card = self._cards.get(record.model)
-            epoch = Epoch.from_record(record, strict=card is not None and card.strict)
+            epoch = epoch.with_strict(card is not None and card.strict)
             if record.layout != record.epoch and not epoch.continues(epochs.get(record.layout)):
                 raise ValueError(
                     f"epoch {record.epoch} of {record.model!r} says that it continues layout "
@@ -76,6 +77,10 @@ class ControlCatalogue:
         claims = [e.record.cards for epochs in self._epochs.values() for e in epochs.values()]
         self.cards_read = max([self.cards_read, *claims])
         self._changed()
+
+    @staticmethod
+    def _read(value: bytes) -> Epoch:
+        return Epoch.from_record(GridRecord.from_bytes(value))
 
     def _changed(self) -> None:
         self.version += 1

@@ -94,7 +94,7 @@ class TimeRule:
 
     def admits(self, times: npt.NDArray[np.int64]) -> bool:
         """Admit times (n,) that are the broker's own: all of them, or none where they are too many panes."""
-        panes = self._panes.union(np.unique(times // self._pane_ms).tolist())
+        panes = self._panes.union(panes_of(times // self._pane_ms))
         if self._max_future < 0 or len(panes) > self._most:
             return False
         self._panes = panes
@@ -120,6 +120,14 @@ class TimeRule:
                 usable[rows] = False
                 errors += [RowError(int(row), error.reason, str(error)) for row in rows]
         return usable, sorted(errors, key=lambda error: error.index)
+
+
+def panes_of(panes: Integers) -> list[int]:
+    """Return the different ones of panes (n,), ascending; rows mostly come from one or two."""
+    if not panes.size:
+        return []
+    first, last = int(panes.min()), int(panes.max())
+    return [first] if first == last else np.unique(panes).tolist()
 
 
 def encode(
@@ -155,11 +163,13 @@ def _encode_rows(
     encoded = layout.encode(rows, chosen)
     errors = list(encoded.errors)
     times, usable = _times(staged, rows, encoded.kept, rule, errors)
-    if usable.any():
-        if hashes is not None:
+    if len(times) if usable is None else usable.any():
+        if hashes is not None and encoded.errors:
             hashes = hashes[encoded.kept]
         held = None if chosen is None else chosen[encoded.kept]
         yield _batch(encoded, times, hashes, usable, held)
+    if not errors:
+        return
     errors.sort(key=lambda error: error.index)
     for _, found in groupby(errors, lambda error: staged[error.index].record.offset):
         within = list(found)
@@ -171,13 +181,16 @@ def _encode_rows(
 
 def _times(
     staged: list[Staged], rows: list[Row], kept: list[int], rule: TimeRule, errors: list[RowError]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return event times (n,) of the kept rows and which can be counted, and note why others cannot."""
-    usable = np.ones(len(kept), dtype=bool)
+) -> tuple[Integers, Mask | None]:
+    """Return event times (n,) of the kept rows and which can be counted, and note why others cannot.
+
+    None: all can be.
+    """
     if all(row.time is None for row in rows):
         times = np.array([staged[index].record.timestamp for index in kept], dtype=np.int64)
         if rule.admits(times):
-            return times, usable
+            return times, None
+    usable = np.ones(len(kept), dtype=bool)
     times = np.zeros(len(kept), dtype=np.int64)
     for position, index in enumerate(kept):
         record = staged[index].record
@@ -240,11 +253,19 @@ def refusal(record: Record, errors: Sequence[RowError]) -> Refusal:
 
 
 def _batch(
-    encoded: Encoded, times: Integers, hashes: HashArray | None, usable: Mask, held: Mask | None
+    encoded: Encoded,
+    times: Integers,
+    hashes: HashArray | None,
+    usable: Mask | None,
+    held: Mask | None,
 ) -> Batch:
-    """Return the usable rows; ``held`` says which of all rows are in the arrays, None: all are."""
+    """Return the usable rows, None: all; ``held`` says which rows are in the arrays, None: all are."""
+    if usable is None:
+        if held is None:
+            return Batch(encoded.X, encoded.Y, encoded.weight, times, hashes, times[:0])
+        usable = np.ones(len(times), dtype=bool)
     kept = usable if held is None else usable & held
-    left_out = times[usable & ~kept]
+    left_out = times[:0] if held is None else times[usable & ~kept]
     within = kept if held is None else usable[held]
     X, Y, weight = encoded.X, encoded.Y, encoded.weight
     if not within.all():

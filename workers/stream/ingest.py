@@ -22,7 +22,7 @@ from attributary.workers.stream.accumulators import SKETCHES, Accumulators
 from attributary.workers.stream.block import UNKNOWN_MODEL, Block, PaneState, Rejection, staged_of
 from attributary.workers.stream.decode import Record, Staged
 from attributary.workers.stream.encode import Refusal, refuse_all
-from attributary.workers.stream.epoch import Epoch, propose_first
+from attributary.workers.stream.epoch import Epoch
 from attributary.workers.stream.lightweight import FULL, Counting, counting
 from attributary.workers.stream.options import IngestOptions
 from attributary.workers.stream.renewals import Renewals
@@ -315,7 +315,7 @@ class PartitionIngest:
                 block.count(name, self._catalogue.epoch_in(name, self.partition, block.first))
 
     def _propose(self, name: str, staged: list[Staged]) -> GridRecord | list[Refusal]:
-        found = propose_first(
+        found = self._accumulators.first_grid(
             name,
             self._catalogue.card(name),
             self._catalogue.next_epoch(name),

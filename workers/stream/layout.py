@@ -10,6 +10,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import attrgetter
 from types import NoneType
 
@@ -64,6 +65,7 @@ class Layout:
                 raise ValueError(f"the categorical {name!r} lacks the column for other levels")
         self._names = tuple(self._numeric)
         self._positions = list(self._numeric.values())
+        self._in_order = self._positions == list(range(len(self.columns)))
         self._features = frozenset([*self._numeric, *self._levels])
         self._takes: dict[Shape, _Take | None] = {}
         #: Column positions of every group.
@@ -141,14 +143,15 @@ class Layout:
                 numeric.append(values)
                 outputs.append(named)
         X = _matrix(numeric, len(self._names))
-        if self._positions != list(range(len(self.columns))):
+        if not self._in_order:
             X, found = np.zeros((len(held), len(self.columns))), X
             X[:, self._positions] = found
         for name, levels in self._levels.items():
             _one_hot(X, levels, [category(row.features.get(name)) for row in held])
         Y = _matrix(outputs, len(self.outputs))
-        weight = np.array([row.weight for row in held])
-        return Encoded(X, Y, None if np.all(weight == 1) else weight, kept, errors)
+        weights = [row.weight for row in held]
+        plain = weights.count(1.0) == len(weights)
+        return Encoded(X, Y, None if plain else np.array(weights), kept, errors)
 
     def encode_arrow(self, rows: ArrowRows) -> Encoded:
         """Return Arrow rows as arrays; columns that do not fit reject the whole message."""
@@ -250,9 +253,14 @@ class Layout:
         return values
 
 
+@lru_cache(maxsize=64)
+def _packer(columns: int) -> struct.Struct:
+    return struct.Struct(f"{columns}d")
+
+
 def _matrix(rows: Sequence[Sequence[FeatureValue] | bytes], columns: int) -> Floats:
     """Return rows of numbers, packed or not, as an array (n, columns), None as NaN."""
-    packer = struct.Struct(f"{columns}d")
+    packer = _packer(columns)
     pack = packer.pack
     try:
         packed = b"".join([row if type(row) is bytes else pack(*row) for row in rows])

@@ -18,7 +18,7 @@ from attributary.schemas.attribution import (
 )
 from attributary.workers.maths.scores import ranks, strength_bound
 from attributary.workers.maths.window import WindowScores
-from attributary.workers.stream.layout import Floats, Layout
+from attributary.workers.stream.layout import Layout
 
 
 def attribution_messages(
@@ -39,10 +39,7 @@ def attribution_messages(
     ``agreements`` has one entry for each output.
     """
     for output, name in enumerate(layout.outputs):
-        features = [
-            _feature(scores, layout, output, column, with_profile=rank <= profiles)
-            for column, rank in enumerate(scores.scores.rank[output].tolist())
-        ]
+        features = _features(scores, layout, output, profiles)
         yield WindowAttribution(
             model=model,
             output=name,
@@ -52,7 +49,7 @@ def attribution_messages(
             watermark=watermark,
             computed_at=computed_at,
             epochs=scores.epochs,
-            output_quartiles=_triple(scores.y_quartiles[:, output]),
+            output_quartiles=_triple(scores.y_quartiles[:, output].tolist()),
             features=sorted(features, key=lambda feature: feature.rank),
             groups=_groups(scores, output),
             accounting=accounting,
@@ -60,27 +57,56 @@ def attribution_messages(
         )
 
 
-def _feature(
-    found: WindowScores, layout: Layout, output: int, column: int, *, with_profile: bool
-) -> FeatureScore:
+def _features(
+    found: WindowScores, layout: Layout, output: int, profiles: int
+) -> Iterator[FeatureScore]:
+    """Yield the columns' scores in their order."""
     scores = found.scores
-    low, high = scores.interval[output, column].tolist()
-    return FeatureScore(
-        name=layout.columns[column].name,
-        score=float(scores.score[output, column]),
-        stderr=_finite(scores.stderr[output, column]),
-        interval=(low, high),
-        effective_rows=float(scores.effective_rows[output, column]),
-        direction=_sign(scores.direction[output, column]),
-        strength_low=float(scores.strength_low[output, column]),
-        rank=int(scores.rank[output, column]),
-        effect=_finite(scores.effect[output, column]),
-        effect_stderr=_finite(scores.effect_stderr[output, column]),
-        missing=_finite(found.missing[column]),
-        quartiles=_triple(found.x_quartiles[:, column]),
-        mutual_information=_finite(found.mutual_information[output, column]),
-        profile=_profile(found, output, column) if with_profile else None,
+    columns = zip(
+        scores.score[output].tolist(),
+        scores.stderr[output].tolist(),
+        scores.interval[output].tolist(),
+        scores.effective_rows[output].tolist(),
+        scores.direction[output].tolist(),
+        scores.strength_low[output].tolist(),
+        scores.rank[output].tolist(),
+        scores.effect[output].tolist(),
+        scores.effect_stderr[output].tolist(),
+        found.missing.tolist(),
+        found.x_quartiles.T.tolist(),
+        found.mutual_information[output].tolist(),
+        strict=True,
     )
+    for column, (
+        score,
+        stderr,
+        (low, high),
+        effective_rows,
+        direction,
+        strength_low,
+        rank,
+        effect,
+        effect_stderr,
+        missing,
+        quartiles,
+        mutual_information,
+    ) in enumerate(columns):
+        yield FeatureScore(
+            name=layout.columns[column].name,
+            score=score,
+            stderr=_finite(stderr),
+            interval=(low, high),
+            effective_rows=effective_rows,
+            direction=_sign(direction),
+            strength_low=strength_low,
+            rank=int(rank),
+            effect=_finite(effect),
+            effect_stderr=_finite(effect_stderr),
+            missing=_finite(missing),
+            quartiles=_triple(quartiles),
+            mutual_information=_finite(mutual_information),
+            profile=_profile(found, output, column) if rank <= profiles else None,
+        )
 
 
 def _profile(found: WindowScores, output: int, column: int) -> Profile | None:
@@ -128,8 +154,6 @@ def _finite(value: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _triple(values: Floats) -> tuple[float, float, float] | None:
-    if not np.isfinite(values).all():
-        return None
-    low, middle, high = values.tolist()
-    return low, middle, high
+def _triple(values: Sequence[float]) -> tuple[float, float, float] | None:
+    low, middle, high = values
+    return (low, middle, high) if all(map(math.isfinite, values)) else None

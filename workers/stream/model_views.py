@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from attributary.schemas.attribution import Window
-from attributary.schemas.card import Decayed, Lifetime, ModelCard
+from attributary.schemas.card import Decayed, Lifetime, ModelCard, Tumbling, WindowSpec
 from attributary.schemas.sketch import SketchHeader
 from attributary.workers.maths.spans import Hopping, Span
 from attributary.workers.maths.window import WindowState
@@ -55,10 +55,12 @@ class ModelViews:
         self._pieces: dict[SourceKey, list[Piece]] = {}
         self._settled: deque[Settled] = deque()
         self._specs = card.windows
+        self._lengths: dict[int, dict[str, float]] = {}
         self._windowed: dict[int, WindowedView] = {}
         self._endless: dict[int, View] = {}
         lateness = round(card.allowed_lateness_seconds * 1000)
         for index, spec in enumerate(card.windows):
+            self._lengths[index] = _lengths(spec)
             if isinstance(spec, Lifetime):
                 self._endless[index] = View(load=load)
             elif isinstance(spec, Decayed):
@@ -67,7 +69,7 @@ class ModelViews:
             elif pane_ms(card) == self._pane_ms:
                 # Else the card has changed, and its next layout, on other panes, is on the way.
                 width = round(spec.seconds * 1000)
-                hop = round(getattr(spec, "hop_seconds", spec.seconds) * 1000)
+                hop = round(self._lengths[index].get("hop_seconds", spec.seconds) * 1000)
                 spans = Hopping(width=width, hop=hop, pane=self._pane_ms)
                 self._windowed[index] = WindowedView(spans, lateness)
 
@@ -134,7 +136,16 @@ class ModelViews:
             kind=spec.kind,
             start=span.start,
             end=span.end,
-            seconds=getattr(spec, "seconds", None),
-            hop_seconds=getattr(spec, "hop_seconds", None),
-            half_life_seconds=getattr(spec, "half_life_seconds", None),
+            **self._lengths[index],
         )
+
+
+def _lengths(spec: WindowSpec) -> dict[str, float]:
+    """Return a window's lengths by their names in messages."""
+    if isinstance(spec, Lifetime):
+        return {}
+    if isinstance(spec, Decayed):
+        return {"half_life_seconds": spec.half_life_seconds}
+    if isinstance(spec, Tumbling):
+        return {"seconds": spec.seconds}
+    return {"seconds": spec.seconds, "hop_seconds": spec.hop_seconds}

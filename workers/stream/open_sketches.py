@@ -14,6 +14,8 @@ class _Block:
     def __init__(self) -> None:
         self._panes: dict[float, dict[int, Held]] = {}
         self._variants = Variants()
+        #: The highest offset that a sketch counts up to.
+        self.upto = 0
 
     @property
     def panes(self) -> dict[int, Held]:
@@ -30,6 +32,7 @@ class _Block:
             if header.pane in other:
                 held.on_time = min(header.rows, max(held.on_time, other[header.pane].on_time))
         panes[header.pane] = held
+        self.upto = max(self.upto, header.upto)
         self._variants.add(header.fraction, {header.pane: header.rows}, final=header.final)
         return True
 
@@ -39,6 +42,7 @@ class _Block:
         if panes.get(header.pane) is held:
             del panes[header.pane]
             self._variants.drop(header.fraction, header.pane)
+            self.upto = max((held.header.upto for held in self), default=0)
 
     def __iter__(self) -> Iterator[Held]:
         """Yield all variants' sketches, those first that hold: put back in this order, they hold again."""
@@ -74,11 +78,8 @@ class OpenSketches:
 
     def reaches(self, source: SourceKey) -> dict[int, int]:
         """Return the highest offset that a sketch of each of the source's blocks counts up to."""
-        return {
-            block: max(held.header.upto for held in variants)
-            for block, several in self._by_source.get(source, {}).items()
-            if (variants := list(several))
-        }
+        blocks = self._by_source.get(source)
+        return {block: each.upto for block, each in blocks.items()} if blocks else {}
 
     def block(self, source: SourceKey, block: int) -> dict[int, Held]:
         """Return the block's sketches by pane."""

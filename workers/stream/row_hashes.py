@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from attributary.workers.maths.sample import HashArray, hash_ids, hash_integers
+
+
+@lru_cache(maxsize=4096)
+def _seed(place: str) -> HashArray:
+    return hash_ids([place])
 
 
 def row_hashes(
@@ -18,7 +24,7 @@ def row_hashes(
     ``place`` is topic/partition. A row of ``ids`` that is not None is hashed by its id alone, so that a row
     sent twice is kept, or left out, twice.
     """
-    seed = hash_ids([place])
+    seed = _seed(place)
     at = np.asarray(offsets).astype(np.uint64) + seed
     found = hash_integers(hash_integers(at) + np.asarray(indices).astype(np.uint64))
     if ids is not None:
