@@ -8,21 +8,13 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-import msgspec
 import pytest
-from exact import ExactPane
-from simulate import lighten, run_one, run_range
-from simulation import SKETCHED, Faults, Simulation
+from planted import PLANTED
+from simulate import is_found, lighten, run_range
+from simulation import SKETCHED, Simulation
 from simulation_check import check
-
-from attributary.workers.maths.pane import PaneSketch
-from attributary.workers.stream.held import Held
-from attributary.workers.stream.ledger import SourceLedger
-from attributary.workers.stream.model_merge import ModelMerge
-from attributary.workers.stream.open_sketches import OpenSketches
 
 SCHEDULES = int(os.environ.get("SIMULATED_SCHEDULES", "10000"))
 _CHUNK = 500
@@ -100,100 +92,10 @@ def test_schedules_of_many_rows_end_with_the_batch_scores(seed: int, learn: bool
     check(simulation, close=1e-3)
 
 
-def _first_found(faults: Faults | None = None) -> int | None:
-    for seed in range(_FOUND_WITHIN):
-        try:
-            run_one(seed, faults, long=True)
-        except (AssertionError, ValueError):
-            return seed
-    return None
-
-
-@pytest.mark.parametrize(
-    "faults",
-    [Faults(commit_before_acknowledgement=True), Faults(commit_what_is_unfinished=True)],
-    ids=["before the acknowledgement", "what is unfinished"],
-)
-def test_a_wrong_commit_is_found(faults: Faults) -> None:
-    assert _first_found(faults) is not None
-
-
-Patched = Callable[..., Any]
-
-
-def _adding(add: Patched) -> Patched:
-    def faulty(sketches: OpenSketches, held: Held) -> bool:
-        header = held.header
-        known = sketches.block((header.topic, header.partition), header.block).get(header.pane)
-        if known is None:
-            return bool(add(sketches, held))
-        kind = PaneSketch if held.body[:4] == b"PANE" else ExactPane
-        both = kind.from_bytes(known.body)
-        both.merge(kind.from_bytes(held.body))
-        known.header = msgspec.structs.replace(
-            header,
-            rows=header.rows + known.header.rows,
-            upto=max(header.upto, known.header.upto),
-        )
-        known.body = both.to_bytes()
-        return True
-
-    return faulty
-
-
-def _lower_wins(add: Patched) -> Patched:
-    def faulty(sketches: OpenSketches, held: Held) -> bool:
-        header = held.header
-        known = sketches.block((header.topic, header.partition), header.block).get(header.pane)
-        return (known is None or header.upto < known.header.upto) and bool(add(sketches, held))
-
-    return faulty
-
-
-def _mixing(take: Patched) -> Patched:
-    def faulty(sketches: OpenSketches, source: tuple[str, int], block: int) -> list[Held]:
-        variants = [held for held in sketches.variants() if held.header.block == block]
-        best: dict[int, Held] = {}
-        for held in take(sketches, source, block):
-            best[held.header.pane] = held
-        for held in variants:
-            header, known = held.header, best.get(held.header.pane)
-            same = (header.topic, header.partition) == source
-            if same and known is not None and header.rows >= known.header.rows:
-                best[header.pane] = held
-        return [best[pane] for pane in sorted(best)]
-
-    return faulty
-
-
-@pytest.mark.parametrize(
-    ("kind", "methods", "plant"),
-    [
-        (OpenSketches, ["add"], _adding),
-        (OpenSketches, ["add"], _lower_wins),
-        (OpenSketches, ["take"], _mixing),
-        (SourceLedger, ["is_closed", "counts"], lambda _: lambda *_: False),
-        (SourceLedger, ["cuts", "counts"], lambda _: lambda *_: False),
-        (ModelMerge, ["holds"], lambda _: lambda *_: True),
-    ],
-    ids=[
-        "adds instead of replacing",
-        "keeps the lower sketch",
-        "takes panes of several variants",
-        "counts a closed block again",
-        "counts a truncated block twice",
-        "closes a block without its sketches",
-    ],
-)
-def test_a_faulty_merge_is_found(
-    kind: type,
-    methods: list[str],
-    plant: Callable[[Patched], Patched],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for method in methods:
-        monkeypatch.setattr(kind, method, plant(getattr(kind, method)))
-    assert _first_found() is not None
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_found(name: str) -> None:
+    with PLANTED[name].applied() as faults:
+        assert any(is_found(seed, faults, long=True) for seed in range(_FOUND_WITHIN))
 
 
 def test_some_schedules_count_in_real_sketches() -> None:

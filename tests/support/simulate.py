@@ -46,6 +46,15 @@ def run_one(seed: int, faults: Faults | None = None, *, long: bool | None = None
     return simulation.happened
 
 
+def is_found(seed: int, faults: Faults, *, long: bool | None = None) -> bool:
+    """Say whether a schedule fails with a planted fault."""
+    try:
+        run_one(seed, faults, long=long)
+    except (AssertionError, LookupError, ValueError):
+        return True
+    return False
+
+
 def run_range(first: int, end: int) -> Result:
     """Run the schedules of a range of seeds."""
     result = Result(first, end)

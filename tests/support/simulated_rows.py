@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from attributary.schemas.arrow import encode_arrow_rows
 from attributary.workers.stream.decode import Record
@@ -16,11 +16,10 @@ FIRST = 1_700_000_000_000
 #: How far a row's event time lies behind the broker's clock: mostly not at all, late, too late.
 _BEHIND = (0,) * 12 + (500, 3_000, 15_000, 200_000)
 _TICKS = (0, 1, 50, 300, 300, 2_000)
-_SHARE_BAD, _SHARE_ARROW, _SHARE_PARTLY_BAD, _SHARE_MARKERS = 0.12, 0.05, 0.06, 0.03
+_SHARE_BAD, _SHARE_ARROW, _SHARE_PARTLY_BAD, _SHARE_MARKERS = 0.12, 0.02, 0.06, 0.03
 
 
-@dataclass(frozen=True)
-class SimulatedRow:
+class SimulatedRow(NamedTuple):
     """A good row: x0 is its number, by which the exact accumulators know it."""
 
     number: int
@@ -33,7 +32,7 @@ class SimulatedRow:
     place: tuple[int, int, int] = (0, 0, 0)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Written:
     """What one record holds: rows to count, and (model, reason) of the others."""
 
@@ -139,7 +138,7 @@ class Source:
 
     def _placed(self, rows: list[SimulatedRow], places: list[int]) -> list[SimulatedRow]:
         return [
-            replace(row, place=(self.partition, self.end, place))
+            row._replace(place=(self.partition, self.end, place))
             for row, place in zip(rows, places, strict=True)
         ]
 

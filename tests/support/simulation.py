@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from exact import ExactAccumulators, ExactWindow
 from simulated_rows import EDGES, FIRST, LATENESS, PANE, WINDOW, Numbers, Source, Values
@@ -20,10 +20,11 @@ from simulated_rows import EDGES, FIRST, LATENESS, PANE, WINDOW, Numbers, Source
 from attributary.schemas.attribution import LightAgreement, WindowAttribution, WindowDrift
 from attributary.schemas.card import Baseline, Feature, Lifetime, ModelCard, Tumbling
 from attributary.schemas.grid import GridRecord
-from attributary.schemas.manifest import MANIFEST_KEY, Manifest
-from attributary.schemas.sketch import decode_sketch, encode_sketch
+from attributary.schemas.manifest import Manifest
+from attributary.schemas.sketch import SketchHeader, decode_sketch, encode_sketch
 from attributary.workers.stream.accumulators import SKETCHES, Accumulators
 from attributary.workers.stream.catalogue import ControlCatalogue
+from attributary.workers.stream.decode import Record
 from attributary.workers.stream.ingest import Flush, PartitionIngest
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.options import IngestOptions, MergeOptions
@@ -33,7 +34,7 @@ TOPIC = "rows"
 MODELS = (("a",), ("b",), ("a", "b"))
 HOME = {"a": 0, "b": 1}
 #: One schedule in so many counts in real sketches instead of the small, exact accumulators.
-SKETCHED = 200
+SKETCHED = 1000
 #: What a step may do, and how often it does: methods of ``Simulation``.
 ACTIONS = {
     "append": 9.0,
@@ -57,9 +58,7 @@ _SHARE_LIGHT = 0.4
 # Else a schedule is mostly about waiting for a grid.
 _SHARE_GRID_KNOWN = 0.7
 _WEIGHTS = list(ACTIONS.values())
-
-#: Reading is a function of the bytes: two readers of one log need not repeat it.
-manifest_of = lru_cache(maxsize=256)(Manifest.from_bytes)
+_MERGE_OPTIONS = MergeOptions(idle_seconds=1e6, profile_features=0)
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,10 @@ class Faults:
 
 
 class Sent(NamedTuple):
-    """A record of the sketches log."""
+    """A record of the sketches log, as whoever reads it decodes it."""
 
     key: bytes
-    value: bytes
+    content: Manifest | tuple[SketchHeader, bytes]
     clock: int
 
 
@@ -82,7 +81,7 @@ class Sent(NamedTuple):
 class Owner:
     """One ingest process: its catalogue, how far it has read the grids, and its cores."""
 
-    catalogue: ControlCatalogue
+    catalogue: _Catalogue
     options: IngestOptions
     grids_read: int = 0
     cores: dict[int, PartitionIngest] = field(default_factory=dict)
@@ -122,10 +121,10 @@ class Merger:
         core = self.cores[partition]
         start = self._read[partition]
         for sent in log[start : start + most]:
-            if sent.key.startswith(MANIFEST_KEY):
-                core.add_manifest(manifest_of(sent.value), sent.clock)
+            if isinstance(sent.content, Manifest):
+                core.add_manifest(sent.content, sent.clock)
             else:
-                core.add_sketch(*decode_sketch(sent.value), sent.clock)
+                core.add_sketch(*sent.content, sent.clock)
         self._read[partition] = min(len(log), start + most)
 
     def publish(self, now: int = 0) -> list[WindowAttribution | WindowDrift]:
@@ -194,17 +193,18 @@ class Simulation:
         values = values or ("few" if self.sketched else "numbered")
         self.learn = rng.random() < 0.3 if learn is None else learn
         self.models = models or rng.choice(MODELS)
-        self.options = IngestOptions(
-            block_offsets=block_offsets, block_seconds=15, grid_rows=8, grid_wait_seconds=1
-        )
+        self._block_offsets = block_offsets
         # Drawn apart, so that a schedule is the same with it and without.
-        self._light = random.Random(f"light {seed}")
-        self.light = self._light.random() < _SHARE_LIGHT
-        self.merge_options = MergeOptions(idle_seconds=1e6, profile_features=0)
+        self.light = _share_of(seed) < _SHARE_LIGHT
+        self._light = random.Random(seed ^ 0x5DEECE66D) if self.light else rng
+        self.merge_options = _MERGE_OPTIONS
         #: What knows all of the control topics.
+        self._values: Values = values
         self._informed = _informed(self.models, self.learn, values).copy()
         numbers = Numbers(rng, values)
         self._long = seed % LONG == 0 if long is None else long
+        # What others pass on as it is these encode and decode.
+        self._wire = self._long or self.sketched
         count = partitions or rng.choice((1, 2, 2, 2, 3) if self._long else (1, 1, 2))
         self.sources = [Source(p, rng, numbers, width) for p in range(count)]
         self._records = records or (6 if self._long else 3)
@@ -222,7 +222,7 @@ class Simulation:
         self._owner_of = dict.fromkeys(range(count), self.owners[0])
         self.merger = Merger(self)
 
-    def new_catalogue(self) -> ControlCatalogue:
+    def new_catalogue(self) -> _Catalogue:
         """Return a catalogue that has read the control topics to their end."""
         return self._informed.copy()
 
@@ -237,14 +237,14 @@ class Simulation:
     def _options(self) -> IngestOptions:
         """Return an owner's options, in a light schedule with a mode of its own."""
         if not self.light:
-            return self.options
-        light = {
-            "lightweight": self._light.choice(("never", "behind", "behind", "always")),
-            "lightweight_fraction": self._light.choice((0.25, 0.5)),
-            "lightweight_above_lag": self._light.choice((1, 2, 4)),
-            "calibration_every": 3,
-        }
-        return self.options.model_copy(update=light)
+            return _options(block_offsets=self._block_offsets)
+        return _options(
+            block_offsets=self._block_offsets,
+            lightweight=self._light.choice(("never", "behind", "behind", "always")),
+            lightweight_fraction=self._light.choice((0.25, 0.5)),
+            lightweight_above_lag=self._light.choice((1, 2, 4)),
+            calibration_every=3,
+        )
 
     def run(self, steps: int | None = None) -> Simulation:
         """Let the schedule run, then drain it with one last owner."""
@@ -394,8 +394,12 @@ class Simulation:
             self._assign(partition, self.owners[0])
             self._poll(self.owners[0], partition, 10)
             if self.rng.random() < _SHARE_GRID_KNOWN:
-                for grid in self.owners[0].cores[partition].proposals(self.now):
-                    self._add_grid(grid)
+                if self.learn:
+                    for grid in self.owners[0].cores[partition].proposals(self.now):
+                        self._add_grid(grid)
+                elif not self.grids:
+                    for model in self.models:
+                        self._add_grid(_baseline_grid(self.models, self._values, model))
                 self._learn_grids(self.owners[0], len(self.grids))
                 self._learn_grids(self.merger, len(self.grids))
             self._flush(self.owners[0], partition, lost=False)
@@ -438,16 +442,19 @@ class Simulation:
             lost = core.skip(owner.positions[partition], source.beginning)
         self.happened["lost before it was read"] += lost > 0
 
-    def _add_grid(self, grid: GridRecord) -> None:
-        value = grid.to_bytes()
+    def _add_grid(self, grid: GridRecord | bytes) -> None:
+        value = grid if isinstance(grid, bytes) else grid.to_bytes()
         self.grids.append(value)
         self._informed.add_grid(value)
 
     def _learn_grids(self, process: Owner | Merger, most: int) -> None:
         new = self.grids[process.grids_read : process.grids_read + most]
         process.grids_read += len(new)
-        for value in new:
-            process.catalogue.add_grid(value)
+        if process.grids_read == len(self.grids):
+            process.catalogue.become(self._informed)
+        else:
+            for value in new:
+                process.catalogue.add_grid(value)
         if new and isinstance(process, Owner):
             for core in process.cores.values():
                 core.count(self.now)
@@ -494,9 +501,11 @@ class Simulation:
         homes = range(len(self.sketches))
         for header, body in flush.sketches:
             home = HOME[header.model] if len(homes) > 1 else 0
-            sent.append((home, Sent(header.key, encode_sketch(header, body), clock)))
+            content = decode_sketch(encode_sketch(header, body)) if self._wire else (header, body)
+            sent.append((home, Sent(header.key, content, clock)))
         for manifest in flush.manifests:
-            record = Sent(manifest.key, manifest.to_bytes(), clock)
+            found = Manifest.from_bytes(manifest.to_bytes()) if self._wire else manifest
+            record = Sent(manifest.key, found, clock)
             sent += [(home, record) for home in homes]
         self._note_order(partition, flush)
         if not everything:
@@ -526,12 +535,28 @@ class Simulation:
 class _Catalogue(ControlCatalogue):
     """A catalogue that others start from, so that they need not read the control topics again."""
 
+    # A grid is a function of its bytes, and never changed: who reads it again need not make it again.
+    _read = staticmethod(lru_cache(maxsize=512)(ControlCatalogue._read))
+
     def copy(self) -> _Catalogue:
         """Return an independent catalogue that knows the same."""
         other = _Catalogue()
-        other._cards = dict(self._cards)
-        other._epochs = {model: dict(epochs) for model, epochs in self._epochs.items()}
+        other.become(self)
         return other
+
+    def become(self, informed: _Catalogue) -> None:
+        """Know what another one knows that has read further."""
+        for model in informed._epochs:
+            informed.epoch(model)  # to be found out once
+        self.version, self.cards_read = informed.version, informed.cards_read
+        self._cards, self._unregistered = dict(informed._cards), None
+        self._epochs = {model: dict(epochs) for model, epochs in informed._epochs.items()}
+        self._current = dict(informed._current)
+
+
+def _share_of(seed: int) -> float:
+    """Return a number in [0, 1) that goes with the seed: its bits mixed."""
+    return (seed * 0x9E3779B97F4A7C15 >> 13) % 2**32 / 2**32
 
 
 @lru_cache(maxsize=8)
@@ -541,6 +566,23 @@ def _informed(models: tuple[str, ...], learn: bool, values: Values) -> _Catalogu
     for model in models:
         catalogue.add_card(*_card(model, learn, values))
     return catalogue
+
+
+@lru_cache(maxsize=16)
+def _baseline_grid(models: tuple[str, ...], values: Values, model: str) -> bytes:
+    """Return the grid that a core proposes for the first row of a model with a baseline."""
+    row = f'{{"model":"{model}","features":{{"x0":1,"x1":1}},"outputs":[1]}}'.encode()
+    core = PartitionIngest(TOPIC, 0, 0, _informed(models, False, values).copy(), _options())
+    core.add([Record(0, FIRST, row)], 0.0)
+    (grid,) = core.proposals(0.0)
+    return grid.to_bytes()
+
+
+@lru_cache(maxsize=64)
+def _options(**changes: Any) -> IngestOptions:
+    """Return the options of ingest processes."""
+    defaults = {"block_offsets": 3, "block_seconds": 15, "grid_rows": 8, "grid_wait_seconds": 1}
+    return IngestOptions(**{**defaults, **changes})
 
 
 def _card(model: str, learn: bool, values: Values) -> tuple[bytes, bytes]:

@@ -9,10 +9,9 @@ from functools import lru_cache
 import numpy as np
 from exact import ExactWindow, cir_sums, scores
 from simulated_rows import WINDOW, SimulatedRow
-from simulation import TOPIC, Merger, Published, Sent, Simulation, compacted, manifest_of
+from simulation import TOPIC, Merger, Published, Sent, Simulation, compacted
 
-from attributary.schemas.manifest import MANIFEST_KEY, Manifest
-from attributary.schemas.sketch import decode_sketch
+from attributary.schemas.manifest import Manifest
 from attributary.workers.maths.cir import cir
 from attributary.workers.maths.sample import HashArray, in_fraction
 from attributary.workers.stream.row_hashes import row_hashes
@@ -151,11 +150,15 @@ class Truth:
     def _check_scores(self, published: Published, rows: list[SimulatedRow]) -> None:
         found = {feature.name: feature.score for feature in published.message.features}
         if (window := published.window) is not None:
-            sums = [0, 0, 0, 0]
-            for row in rows:
-                weight = window.weights.get(row.number, 1) if row.number in set(window.rows) else 0
-                part = cir_sums([row.values])
-                sums = [a + weight * b for a, b in zip(sums, part, strict=True)]
+            held = set(window.rows)
+            if not window.weights:
+                sums = cir_sums([row.values for row in rows if row.number in held])
+            else:
+                sums = [0, 0, 0, 0]
+                for row in rows:
+                    weight = window.weights.get(row.number, 1) if row.number in held else 0
+                    part = cir_sums([row.values])
+                    sums = [a + weight * b for a, b in zip(sums, part, strict=True)]
             assert [found["x0"], found["x1"]] == scores(sums), "scores"
             return
         # A block of which a fraction is sketched weighs its rows by that, even where it happens to keep all.
@@ -216,8 +219,7 @@ def _counting(log: list[Sent]) -> Iterator[Manifest]:
     """Yield the manifests that count, block by block; a later block inside an earlier one repeats it."""
     blocks: dict[tuple[int, int], Manifest] = {}
     for sent in log:
-        if sent.key.startswith(MANIFEST_KEY):
-            manifest = manifest_of(sent.value)
+        if isinstance(manifest := sent.content, Manifest):
             known = blocks.get((manifest.partition, manifest.block))
             if manifest.upto > manifest.block and (
                 known is None or _coverage(manifest) >= _coverage(known)
@@ -240,8 +242,8 @@ def _final_sketches(simulation: Simulation) -> Iterator[tuple[bytes, set[bytes]]
     found: dict[bytes, set[bytes]] = {}
     for log in simulation.sketches:
         for sent in log:
-            if not sent.key.startswith(MANIFEST_KEY):
-                header, body = decode_sketch(sent.value)
+            if not isinstance(sent.content, Manifest):
+                header, body = sent.content
                 if header.final:
                     found.setdefault(b"%s|%d" % (sent.key, header.epoch), set()).add(body)
     yield from found.items()

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from simulation import ACTIONS, Merger, Published, Sent, Simulation, manifest_of
+from simulation import ACTIONS, Merger, Published, Sent, Simulation
 
 from attributary.schemas.attribution import WindowAttribution
-from attributary.schemas.manifest import MANIFEST_KEY
-from attributary.schemas.sketch import decode_sketch
+from attributary.schemas.manifest import Manifest
 from attributary.workers.maths.wire import IncompatibleStateError
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.snapshot_log import SnapshotRecord, SnapshotShelf, SnapshotWriter
@@ -55,8 +54,9 @@ class SnapshotMerger(Merger):
             for offset in range(max(beginning, resume.start), len(log)):
                 if resume.complete:
                     break
-                if not log[offset].key.startswith(MANIFEST_KEY):
-                    resume.take(*decode_sketch(log[offset].value), offset, log[offset].clock)
+                content = log[offset].content
+                if not isinstance(content, Manifest):
+                    resume.take(*content, offset, log[offset].clock)
             assert resume.finish() == 0, "a snapshot points to what is gone"
             self.cores[home] = core
             self._read[home] = resume.position
@@ -77,10 +77,10 @@ class SnapshotMerger(Merger):
         log = self._records.sketches[partition] if log is None else log
         core, start = self.cores[partition], self._read[partition]
         for offset, sent in enumerate(log[start : start + most], start):
-            if sent.key.startswith(MANIFEST_KEY):
-                core.add_manifest(manifest_of(sent.value), sent.clock)
+            if isinstance(sent.content, Manifest):
+                core.add_manifest(sent.content, sent.clock)
             else:
-                core.add_sketch(*decode_sketch(sent.value), sent.clock, offset)
+                core.add_sketch(*sent.content, sent.clock, offset)
         self._read[partition] = min(len(log), start + most)
 
     def snapshot(self, home: int) -> bool:
