@@ -16,8 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from attributary.schemas.arrow_columns import (
+    Columns,
+    ColumnShape,
+    Numbers,
+    longest,
+    numbers,
+    plain,
+)
 from attributary.schemas.arrow_frames import compressed
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.row import (
@@ -34,18 +41,8 @@ CONTINUATION = b"\xff\xff\xff\xff"
 ID, TIME, WEIGHT = "_id", "_time", "_weight"
 _MODEL, _OUTPUTS = b"attributary.model", b"attributary.outputs"
 
-Numbers = npt.NDArray[np.float64]
-
-_PLAIN = (
-    pa.types.is_null,
-    pa.types.is_boolean,
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_decimal,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_string_view,
-)
+# Schemas that are remembered, and the largest of them: producers send few, and the hostile may send many.
+_MOST_SHAPES, _LARGEST_SCHEMA = 32, 2**18
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class ArrowRows:
 
     model: str
     rows: int
-    features: Mapping[str, Any]
+    features: Columns
     outputs: dict[str, Numbers]
     ids: list[bytes | None] | None
     time: npt.NDArray[np.int64] | None
@@ -62,16 +59,40 @@ class ArrowRows:
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> ArrowRows:
         """Return the rows that a mask (rows,) chooses."""
-        mask = pa.array(chosen)
         return ArrowRows(
             model=self.model,
             rows=int(chosen.sum()),
-            features={name: column.filter(mask) for name, column in self.features.items()},
+            features=self.features.only(chosen),
             outputs={name: values[chosen] for name, values in self.outputs.items()},
             ids=None if self.ids is None else [self.ids[i] for i in np.flatnonzero(chosen)],
             time=None if self.time is None else self.time[chosen],
             weight=None if self.weight is None else self.weight[chosen],
         )
+
+
+class _Shape:
+    """What the schema alone says of a message, checked; RejectedError where it cannot be read."""
+
+    def __init__(self, schema: Any) -> None:
+        metadata = schema.metadata or {}
+        self.model = metadata.get(_MODEL, b"").decode("utf-8", "replace")
+        try:
+            names = schema.names
+        except UnicodeDecodeError as error:
+            text = f"the name of a column is not UTF-8: {error}"
+            raise RejectedError(Reason.NOT_DECODABLE, text) from None
+        if len(set(names)) != len(names):
+            raise RejectedError(Reason.WRONG_TYPE, "the Arrow stream names a column twice")
+        self.outputs = tuple(_output_names(metadata, names))
+        reserved = {ID, TIME, WEIGHT, *self.outputs}
+        features = [name for name in names if name not in reserved]
+        check_names([*features, *self.outputs])
+        self.columns = ColumnShape(schema, names)
+        self.features = ColumnShape(schema, features)
+        self.texts = self.features.texts
+
+
+_shapes: dict[bytes, _Shape] = {}
 
 
 def encode_arrow_rows(model: str, columns: Mapping[str, Any], outputs: Sequence[str]) -> bytes:
@@ -93,16 +114,23 @@ def decode_arrow_rows(
 
     A message is accepted or rejected whole: the error counts every row that can be told.
     """
-    table = _read(data)
-    if table.num_rows == 0:
+    batches, schema = _read(data)
+    rows = sum(batch.num_rows for batch in batches)
+    if rows == 0:
         raise RejectedError(Reason.EMPTY, "the Arrow stream holds no row")
     try:
-        return _rows(table, model, max_rows)
+        if rows > max_rows:
+            raise RejectedError(Reason.TOO_LARGE, f"{rows} rows; send at most {max_rows} a message")
+        shape = _shape(data, schema)
+        if len(batches) > 1:
+            batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        return _rows(batches[0], shape, model)
     except RejectedError as error:
-        raise RejectedError(error.reason, str(error), rows=table.num_rows) from None
+        raise RejectedError(error.reason, str(error), rows=rows) from None
 
 
-def _read(data: bytes) -> Any:
+def _read(data: bytes) -> tuple[list[Any], Any]:
+    """Return the batches that hold rows, checked, and their schema."""
     try:
         if compressed(data):
             raise RejectedError(
@@ -110,51 +138,45 @@ def _read(data: bytes) -> Any:
                 "the Arrow buffers are compressed: write them plain and let the Kafka producer compress",
             )
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-            table = reader.read_all()
+            batches = [batch for batch in reader if batch.num_rows]
+            schema = reader.schema
         # Without the full check a wrong offset in a hostile message reads outside the buffer.
-        table.validate(full=True)
+        for batch in batches:
+            batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         raise RejectedError(Reason.NOT_DECODABLE, f"not an Arrow IPC stream: {error}") from None
-    return table
+    return batches, schema
 
 
-def _rows(table: Any, model: str | None, max_rows: int) -> ArrowRows:
-    if table.num_rows > max_rows:
-        raise RejectedError(
-            Reason.TOO_LARGE, f"{table.num_rows} rows; send at most {max_rows} a message"
-        )
-    metadata = table.schema.metadata or {}
-    named = metadata.get(_MODEL, b"").decode("utf-8", "replace") or model
-    if len(set(table.column_names)) != len(table.column_names):
-        raise RejectedError(Reason.WRONG_TYPE, "the Arrow stream names a column twice")
-    outputs = _output_names(metadata, table)
-    reserved = {ID, TIME, WEIGHT, *outputs}
-    features = {name: table[name] for name in table.column_names if name not in reserved}
-    check_names([*features, *outputs])
-    for column in features.values():
-        check_category(_longest(column))
+def _shape(data: bytes, schema: Any) -> _Shape:
+    """Return what the schema says, remembered by its bytes: a producer's messages have the same."""
+    start = len(CONTINUATION) + 4
+    size = int.from_bytes(data[len(CONTINUATION) : start], "little")
+    if not data.startswith(CONTINUATION) or size > _LARGEST_SCHEMA:
+        return _Shape(schema)
+    key = data[: start + size]
+    found = _shapes.get(key)
+    if found is None:
+        found = _Shape(schema)
+        if len(_shapes) >= _MOST_SHAPES:
+            _shapes.clear()
+        _shapes[key] = found
+    return found
+
+
+def _rows(batch: Any, shape: _Shape, model: str | None) -> ArrowRows:
+    columns, outputs = Columns(batch, shape.columns), shape.outputs
+    for place in shape.texts:
+        check_category(longest(batch.column(place)))
     return ArrowRows(
-        model=model_name(named),
-        rows=table.num_rows,
-        features=features,
-        outputs={name: numbers(table[name], name) for name in outputs},
-        ids=_ids(table),
-        time=_time(table),
-        weight=_weight(table),
+        model=model_name(shape.model or model),
+        rows=batch.num_rows,
+        features=Columns(batch, shape.features),
+        outputs=dict(zip(outputs, columns.matrix(outputs).T, strict=True)),
+        ids=_ids(columns),
+        time=_time(columns),
+        weight=_weight(columns),
     )
-
-
-def _longest(column: Any) -> int:
-    """Return the characters of the longest text in a column, 0 where it holds no text."""
-    if pa.types.is_dictionary(column.type):
-        column = pa.chunked_array(
-            [part.dictionary for part in column.chunks], column.type.value_type
-        )
-    if pa.types.is_string_view(column.type):
-        column = column.cast(pa.large_string())
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return 0
-    return pc.max(pc.utf8_length(column)).as_py() or 0
 
 
 def take_arrow_rows(data: bytes, rows: Sequence[int]) -> bytes:
@@ -162,7 +184,8 @@ def take_arrow_rows(data: bytes, rows: Sequence[int]) -> bytes:
 
     RejectedError: it is no Arrow stream, or does not have so many rows.
     """
-    table = _read(data)
+    batches, schema = _read(data)
+    table = pa.Table.from_batches(batches, schema)
     if rows and max(rows) >= table.num_rows:
         raise RejectedError(
             Reason.WRONG_TYPE, f"expected more than {max(rows)} rows, got {table.num_rows}"
@@ -173,55 +196,7 @@ def take_arrow_rows(data: bytes, rows: Sequence[int]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def numbers(column: Any, name: str) -> Numbers:
-    """Return an Arrow column as float64, null as NaN; RejectedError where it is not numeric."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.uint8())
-    elif pa.types.is_null(kind):
-        return np.full(len(column), np.nan)
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise RejectedError(Reason.WRONG_TYPE, f"column {name!r} must be numeric, got {kind}")
-    found = column.cast(pa.float64(), safe=False).to_numpy()
-    return np.asarray(found, dtype=np.float64)
-
-
-def texts(column: Any, name: str) -> list[str | None]:
-    """Return an Arrow column of categories as strings; numbers and booleans as JSON writes them."""
-    return [category(value) for value in plain(column, name)]
-
-
-def plain(column: Any, name: str) -> list[str | float | bool | None]:
-    """Return a column of texts, numbers or booleans; RejectedError for anything else.
-
-    Dates and the like are not read: Python cannot hold all of Arrow's, nor all of its time zones.
-    """
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not any(holds(kind) for holds in _PLAIN):
-        raise RejectedError(
-            Reason.WRONG_TYPE, f"column {name!r} must hold text or numbers, got {column.type}"
-        )
-    found: list[str | float | bool | None] = column.to_pylist()
-    return found
-
-
-def category(value: object) -> str | None:
-    """Return a category's name, the same for every row format: 3.0 and 3 are one category.
-
-    None for null and NaN, which mean that the value is missing.
-    """
-    if value is None or value != value:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def _output_names(metadata: Mapping[bytes, bytes], table: Any) -> list[str]:
+def _output_names(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> list[str]:
     try:
         outputs = json.loads(metadata.get(_OUTPUTS, b"[]"))
     except (ValueError, RecursionError):
@@ -231,22 +206,22 @@ def _output_names(metadata: Mapping[bytes, bytes], table: Any) -> list[str]:
             Reason.OUTPUTS_MISSING,
             f"the schema's metadata must hold {_OUTPUTS.decode()!r}, a JSON list of column names",
         )
-    missing = sorted(set(outputs) - set(table.column_names))
+    missing = sorted(set(outputs) - set(names))
     if missing:
         raise RejectedError(Reason.OUTPUTS_MISSING, f"no column for the outputs {missing[:5]}")
     return outputs
 
 
-def _ids(table: Any) -> list[bytes | None] | None:
-    if ID not in table.column_names:
+def _ids(columns: Columns) -> list[bytes | None] | None:
+    if ID not in columns:
         return None
-    return [None if value is None else str(value).encode() for value in plain(table[ID], ID)]
+    return [None if value is None else str(value).encode() for value in plain(columns[ID], ID)]
 
 
-def _time(table: Any) -> npt.NDArray[np.int64] | None:
-    if TIME not in table.column_names:
+def _time(columns: Columns) -> npt.NDArray[np.int64] | None:
+    if TIME not in columns:
         return None
-    column = table[TIME]
+    column = columns[TIME]
     if pa.types.is_timestamp(column.type):
         if column.null_count:
             raise RejectedError(Reason.BAD_TIME, f"column {TIME!r} holds nulls")
@@ -258,10 +233,10 @@ def _time(table: Any) -> npt.NDArray[np.int64] | None:
     return np.rint(seconds * 1000).astype(np.int64)
 
 
-def _weight(table: Any) -> Numbers | None:
-    if WEIGHT not in table.column_names:
+def _weight(columns: Columns) -> Numbers | None:
+    if WEIGHT not in columns:
         return None
-    weight = numbers(table[WEIGHT], WEIGHT)
+    weight = numbers(columns[WEIGHT], WEIGHT)
     if not np.all((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT)):
         raise RejectedError(
             Reason.BAD_WEIGHT,

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attributary.schemas.arrow import ArrowRows, category, texts
+from attributary.schemas.arrow import ArrowRows
+from attributary.schemas.arrow_columns import category, texts
 from attributary.schemas.card import Artefact, Feature, ModelCard
 from attributary.schemas.errors import ConfigurationError, RejectedError
 from attributary.service.columns import Choice

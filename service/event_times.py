@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attributary.schemas.arrow import numbers
+from attributary.schemas.arrow_columns import numbers
 from attributary.schemas.errors import ConfigurationError, Reason, RejectedError
 
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}

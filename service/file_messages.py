@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from attributary.schemas.arrow import ARROW_CONTENT, ID, TIME, WEIGHT, encode_arrow_rows, numbers
+from attributary.schemas.arrow import ARROW_CONTENT, ID, TIME, WEIGHT, encode_arrow_rows
+from attributary.schemas.arrow_columns import numbers
 from attributary.schemas.row import JSON_CONTENT
 from attributary.service.columns import Columns
 from attributary.service.event_times import EventTimes

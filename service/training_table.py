@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import pyarrow as pa
 
-from attributary.schemas.arrow import ArrowRows, numbers
+from attributary.schemas.arrow import ArrowRows
+from attributary.schemas.arrow_columns import Columns, ColumnShape, numbers
 from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.row import Row, decode_json_rows
 from attributary.service.columns import Choice, choose_typed, text_columns
@@ -97,14 +97,14 @@ class TrainingTable:
         self.progress = table.progress
         names, first = self._columns, 1
         for batch in table.batches(names.all):
-            columns = pa.Table.from_batches([batch])
+            columns = Columns(batch, ColumnShape(batch.schema, batch.schema.names))
             weight = None if names.weight is None else numbers(columns[names.weight], names.weight)
             found = ArrowRows(
                 model=self._model,
-                rows=columns.num_rows,
-                features={name: columns[name] for name in names.features},
+                rows=batch.num_rows,
+                features=Columns(batch, ColumnShape(batch.schema, names.features)),
                 outputs={name: numbers(columns[name], name) for name in names.outputs}
-                or {DEFAULT_OUTPUT: np.zeros(columns.num_rows)},
+                or {DEFAULT_OUTPUT: np.zeros(batch.num_rows)},
                 ids=None,
                 time=None,
                 weight=weight,
@@ -114,7 +114,7 @@ class TrainingTable:
                 for place in np.flatnonzero(~good):
                     reject(f"row {first + int(place)}: weight must be above 0 and finite")
                 found = found.only(good)
-            first += columns.num_rows
+            first += batch.num_rows
             if found.rows:
                 yield found
 

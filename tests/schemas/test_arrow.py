@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attributary.schemas import arrow
 from attributary.schemas.arrow import (
     ID,
     TIME,
     WEIGHT,
     ArrowRows,
-    category,
     decode_arrow_rows,
     encode_arrow_rows,
-    numbers,
-    texts,
 )
+from attributary.schemas.arrow_columns import category, numbers, texts
 from attributary.schemas.errors import Reason, RejectedError
 
 COLUMNS: dict[str, Any] = {
@@ -38,6 +38,8 @@ MESSAGE = encode_arrow_rows("churn", COLUMNS, ["score"])
 
 
 def _read_everything(rows: ArrowRows) -> None:
+    with contextlib.suppress(RejectedError):
+        rows.features.matrix(tuple(rows.features))
     for name, column in rows.features.items():
         try:
             numbers(column, name)
@@ -242,3 +244,51 @@ def test_columns_of_nulls_are_missing_numbers() -> None:
 )
 def test_a_category_has_one_name_in_every_format(value: object, name: str) -> None:
     assert category(value) == name
+
+
+def _matrix_columns() -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    floats = rng.standard_normal(50)
+    return {
+        "double": pa.array(floats, mask=floats > 1),
+        "other": pa.array(floats * 2),
+        "single": pa.array(floats.astype(np.float32), mask=floats < -1),
+        "long": pa.array(rng.integers(-(2**62), 2**62, 50)),
+        "gaps": pa.array(rng.integers(0, 9, 50), mask=floats > 0),
+        "byte": pa.array(rng.integers(-99, 99, 50).astype(np.int8), mask=floats > 0),
+        "unsigned": pa.array(rng.integers(0, 2**63, 50).astype(np.uint64) * 2 + 1),
+        "flag": pa.array(floats > 0, mask=floats > 1),
+        "money": pa.array([None, *range(49)], pa.decimal128(9, 2)),
+        "nothing": pa.nulls(50),
+        "half": pa.array(floats.astype(np.float16)),
+        "coded": pa.array([1.5, 2.5] * 25).dictionary_encode(),
+    }
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [("double",), ("double", "other"), ("long",), ("single",), tuple(_matrix_columns())],
+    ids=["one", "two", "long", "single", "all"],
+)
+def test_a_matrix_holds_what_the_columns_hold_one_by_one(chosen: tuple[str, ...]) -> None:
+    made = _matrix_columns()
+    columns = {name: made[name] for name in chosen}
+    # The output's type decides whether all of the batch is one type.
+    for output in (np.arange(50.0), np.arange(50)):
+        found = decode_arrow_rows(
+            encode_arrow_rows("m", {**columns, "score": output}, ["score"])
+        ).features
+        for names in (chosen, chosen[::-1], ("absent", *chosen)):
+            matrix = found.matrix(names)
+            assert matrix.dtype == np.float64
+            for name, column in zip(names, matrix.T, strict=True):
+                expected = np.full(50, np.nan) if name == "absent" else numbers(found[name], name)
+                np.testing.assert_array_equal(column, expected, err_msg=name)
+    with pytest.raises(RejectedError, match="plan"):
+        decode_arrow_rows(MESSAGE).features.matrix(("age", "plan"))
+
+
+def test_schemas_that_change_with_every_message_are_not_all_remembered() -> None:
+    for number in range(3 * arrow._MOST_SHAPES):
+        decode_arrow_rows(encode_arrow_rows("m", {f"x{number}": [1.0], "score": [2]}, ["score"]))
+    assert len(arrow._shapes) <= arrow._MOST_SHAPES

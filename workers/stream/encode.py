@@ -219,9 +219,14 @@ def _encode_arrow(
         yield Refusal(record, rows.rows, error.reason, str(error))
         return
     times = rows.time
-    if times is None:
+    errors: list[RowError] = []
+    if times is None and rule.admits(np.array([record.timestamp])):
         times = np.full(rows.rows, record.timestamp, dtype=np.int64)
-    usable, errors = rule.check_all(times, record)
+        usable = np.ones(rows.rows, dtype=bool)
+    else:
+        if times is None:
+            times = np.full(rows.rows, record.timestamp, dtype=np.int64)
+        usable, errors = rule.check_all(times, record)
     if usable.any():
         yield _batch(encoded, times, hashes, usable, chosen)
     if errors:

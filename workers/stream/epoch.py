@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from attributary.schemas.arrow import ArrowRows, plain
+from attributary.schemas.arrow import ArrowRows
+from attributary.schemas.arrow_columns import plain
 from attributary.schemas.card import DEFAULT_PANE_SECONDS, Baseline, ModelCard
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.grid import GridRecord

@@ -17,7 +17,8 @@ from types import NoneType
 import numpy as np
 import numpy.typing as npt
 
-from attributary.schemas.arrow import ArrowRows, category, numbers, texts
+from attributary.schemas.arrow import ArrowRows
+from attributary.schemas.arrow_columns import category, texts
 from attributary.schemas.card import Feature, ModelCard
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.grid import Column
@@ -156,10 +157,10 @@ class Layout:
     def encode_arrow(self, rows: ArrowRows) -> Encoded:
         """Return Arrow rows as arrays; columns that do not fit reject the whole message."""
         self._check_names(rows.features.keys())
-        X = np.zeros((rows.rows, len(self.columns)))
-        for name, position in self._numeric.items():
-            column = rows.features.get(name)
-            X[:, position] = np.nan if column is None else numbers(column, name)
+        X = rows.features.matrix(self._names)
+        if not self._in_order:
+            found, X = X, np.zeros((len(self.columns), rows.rows)).T
+            X[:, self._positions] = found
         for name, levels in self._levels.items():
             column = rows.features.get(name)
             _one_hot(X, levels, [None] * rows.rows if column is None else texts(column, name))
@@ -168,7 +169,7 @@ class Layout:
             raise RejectedError(
                 Reason.OUTPUTS_MISSING, f"expected the outputs {list(self.outputs)}, no {missing}"
             )
-        Y = np.column_stack([rows.outputs[name] for name in self.outputs])
+        Y = np.array([rows.outputs[name] for name in self.outputs]).T
         return Encoded(X, Y, rows.weight, list(range(rows.rows)))
 
     def _numeric_values(
