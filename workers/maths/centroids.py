@@ -20,6 +20,8 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
+_HUGE = 2.0**900  # values below this cannot overflow when weights times values are summed
+
 
 class Centroids(NamedTuple):
     """One row per column, ascending means; unused places hold mean inf and weight 0."""
@@ -70,7 +72,10 @@ def rank_edges(rows: int, compression: int) -> IntArray:
 
 
 def merge_centroids(left: Centroids, right: Centroids, compression: int) -> Centroids:
-    """Return the centroids of both together; bit for bit the same in either order."""
+    """Return the centroids of both together; bit for bit the same in either order.
+
+    Columns without equal values and of a common size, the most, are compressed all at once.
+    """
     # Places that no column uses are left out: they are a fifth of the work.
     n, m = left.used().max(initial=1), right.used().max(initial=1)
     mean, weight, atom = (
@@ -79,7 +84,28 @@ def merge_centroids(left: Centroids, right: Centroids, compression: int) -> Cent
     )
     order = np.argsort(mean, axis=1)
     order += np.arange(0, mean.size, n + m)[:, None]
-    return compress(mean.take(order), weight.take(order), atom.take(order), compression)
+    mean, weight, atom = mean.take(order), weight.take(order), atom.take(order)
+    used = weight > 0.0
+    count = np.count_nonzero(used, axis=1)
+    highest = mean[np.arange(count.size), np.maximum(count - 1, 0)]
+    regular = (count > 0) & (np.maximum(-mean[:, 0], highest) < _HUGE)
+    regular &= ~((mean[:, 1:] == mean[:, :-1]) & used[:, 1:]).any(axis=1)
+    if regular.all():
+        return _compress_regular(mean, weight, atom, used, count, compression)
+    result = Centroids.empty(count.size, capacity(compression))
+    if regular.any():
+        found = _compress_regular(
+            mean[regular],
+            weight[regular],
+            atom[regular],
+            used[regular],
+            count[regular],
+            compression,
+        )
+        result.put(regular, found)
+    rest = ~regular
+    result.put(rest, compress(mean[rest], weight[rest], atom[rest], compression))
+    return result
 
 
 def compress(
@@ -131,6 +157,61 @@ def compress(
     result.mean[row[first], place] = mean
     result.weight[row[first], place] = mass
     result.atom[row[first], place] = atom[first] & single
+    return result
+
+
+def _compress_regular(
+    values: FloatArray,
+    weights: FloatArray,
+    atoms: BoolArray,
+    used: BoolArray,
+    count: IntArray,
+    compression: int,
+) -> Centroids:
+    """Return what ``compress`` does, up to rounding, for rows of distinct values that cannot overflow
+    when they are summed.
+
+    ``used`` (columns, m) are the entries that exist, the first ``count`` (columns,) >= 1 of each row.
+    """
+    columns, m = values.shape
+    places = capacity(compression)
+    middle = np.cumsum(weights, axis=1)
+    total = middle[:, -1:].copy()
+    middle -= weights / 2.0
+    middle /= total
+    np.clip(middle, 0.0, 1.0, out=middle)
+    unit = _unit(middle, compression)
+    opens = used.copy()
+    np.not_equal(unit[:, 1:], unit[:, :-1], out=opens[:, 1:])
+    opens &= used
+    # As in _open_units: a heavy atom stays alone where there is room.
+    wide = np.pi / compression * np.sqrt(middle * (1.0 - middle))
+    heavy = atoms & used & (weights >= wide * total)
+    apart = opens | heavy
+    apart[:, 1:] |= heavy[:, :-1] & used[:, 1:]
+    fits = np.count_nonzero(apart, axis=1) <= places
+    opens[fits] = apart[fits]
+    few = count <= places
+    opens[few] = used[few]
+    # The place of each entry's centroid, those that do not exist behind all others.
+    into = np.cumsum(opens, axis=1)
+    into += np.arange(-1, columns * places - 1, places)[:, None]
+    into[~used] = columns * places
+    flat, size = into.ravel(), columns * places + 1
+    mass = np.bincount(flat, weights.ravel(), minlength=size)[:-1]
+    amount = weights * np.where(used, values, 0.0)
+    sums = np.bincount(flat, amount.ravel(), minlength=size)[:-1]
+    first = np.flatnonzero(opens)
+    row = first // m
+    last = np.append(first[1:], 0) - 1
+    ends = np.append(row[1:] != row[:-1], True)
+    last[ends] = row[ends] * m + count[row[ends]] - 1
+    where, value = flat[first], values.ravel()
+    result = Centroids.empty(columns, places)
+    # Rounding must not carry a mean past the values it stands for.
+    result.mean.ravel()[where] = np.clip(sums[where] / mass[where], value[first], value[last])
+    result.weight.ravel()[:] = mass
+    result.atom.ravel()[where] = atoms.ravel()[first] & (first == last)
     return result
 
 

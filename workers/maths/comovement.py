@@ -153,7 +153,8 @@ class CoMovement:
         # One slot more than there are cells takes the rows that are left out.
         total = (width * K + 1) * K
         tiled = None if weights is None else np.tile(weights, width)
-        mass = np.bincount(x_cells.ravel(), tiled, minlength=width * K)[: width * K]
+        by_x = x_cells.ravel()
+        mass = np.bincount(by_x, tiled, minlength=width * K)[: width * K]
         self.x_mass[chosen] += mass.reshape(width, K)
         flat_x = x.ravel()
         for o in range(self.outputs):
@@ -161,6 +162,7 @@ class CoMovement:
             place += y_cells[o]
             if not present[o].all():
                 place[:, ~present[o]] = total - 1
+            seen = by_x if present[o].all() else (place // K).ravel()
             where = place.ravel()
             flat_y = np.tile(y[o], width)
             for s, amount in enumerate((None, flat_x, flat_y, flat_x * flat_y)):
@@ -168,10 +170,9 @@ class CoMovement:
                     amount = tiled if amount is None else amount * tiled
                 found = np.bincount(where, amount, minlength=total)[: width * K * K]
                 self.cells[s, o, chosen] += found.reshape(width, K, K)
-            by_x = where // K
             for b in (2,) if self.unit_weights else (0, 1, 2):
                 amount = flat_y**b if tiled is None else tiled * tiled * flat_y**b
-                found = np.bincount(by_x, amount, minlength=width * K)[: width * K]
+                found = np.bincount(seen, amount, minlength=width * K)[: width * K]
                 self.squares[b, o, chosen] += found.reshape(width, K)
 
     def _keep_squares(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +81,7 @@ class PaneSketch:
         self._reduced: PaneState | None = None
         self._settled: PaneState | None = None
         self._filled = 0
-        self._waiting = _Waiting.empty(0, grid.columns, grid.outputs)
+        self._waiting = _Waiting.empty(0, grid.columns + grid.outputs)
 
     def update(
         self,
@@ -111,7 +112,7 @@ class PaneSketch:
         if not w.all():
             kept = w > 0.0
             x, y, w, marks, times = x[kept], y[kept], w[kept], marks[kept], times[kept]
-        self._enqueue(_Waiting(x, y, w, marks, times))
+        self._enqueue(x, y, w, marks, times)
 
     def _labels(
         self,
@@ -130,29 +131,26 @@ class PaneSketch:
             raise ValueError(f"expected {n} hashes and event_times: {marks.shape}, {times.shape}")
         return marks, times
 
-    def _enqueue(self, rows: _Waiting) -> None:
-        at, n = 0, rows.x.shape[0]
+    def _enqueue(self, *rows: npt.NDArray[Any]) -> None:
+        at, n = 0, rows[0].shape[0]
         while at < n:
             self._settled = None
             stop = min(at + REDUCED_ROWS - self._filled, n)
-            part = rows.part(at, stop)
-            at = stop
-            if part.x.shape[0] == REDUCED_ROWS:
-                self._absorb(part)
-                continue
-            self._make_room(self._filled + part.x.shape[0])
-            self._waiting.put(self._filled, part)
-            self._filled += part.x.shape[0]
-            if self._filled == REDUCED_ROWS:
+            filled = self._filled + stop - at
+            self._make_room(filled)
+            self._waiting.put(self._filled, [part[at:stop] for part in rows])
+            at, self._filled = stop, filled
+            if filled == REDUCED_ROWS:
                 self._filled = 0
                 self._absorb(self._waiting)
 
     def _make_room(self, rows: int) -> None:
-        room = self._waiting.x.shape[0]
+        room = self._waiting.weights.size
         if rows > room:
             size = min(REDUCED_ROWS, max(rows, 4 * room, _FIRST_ROWS))
-            larger = _Waiting.empty(size, self.grid.columns, self.grid.outputs)
-            larger.put(0, self._waiting.part(0, self._filled))
+            larger = _Waiting.empty(size, self.grid.columns + self.grid.outputs)
+            for mine, its in zip(larger, self._waiting, strict=True):
+                mine[: self._filled] = its[: self._filled]
             self._waiting = larger
 
     def _absorb(self, rows: _Waiting) -> None:
@@ -182,11 +180,13 @@ class PaneSketch:
     def _reduce(state: PaneState, rows: _Waiting) -> None:
         # Decided by the values, not by whether weights were given: ones are no weights.
         weights = None if (rows.weights == 1.0).all() else rows.weights
-        state.digests.update(np.concatenate([rows.x, rows.y], axis=1), weights)
-        state.comovement.update(rows.x, rows.y, weights)
-        state.overlap.update(state.comovement, rows.x, rows.y, weights)
+        d = state.comovement.columns
+        x, y = rows.values[:, :d], rows.values[:, d:]
+        state.digests.update(rows.values, weights)
+        state.comovement.update(x, y, weights)
+        state.overlap.update(state.comovement, x, y, weights)
         if state.sample is not None:
-            state.sample.update(rows.hashes, rows.x, rows.y, rows.times)
+            state.sample.update(rows.hashes, x, y, rows.times)
 
     def state(self) -> PaneState:
         """Return the accumulators with the rows that wait reduced, in a copy where any do."""
@@ -309,31 +309,36 @@ class PaneSketch:
 
 
 class _Waiting(NamedTuple):
-    """Rows in order: x (n, d), y (n, c), weights, hashes and times (n,)."""
+    """Rows in order: features and then outputs (n, d + c), weights, hashes and times (n,).
 
-    x: Floats
-    y: Floats
+    The values lie column by column, as they are reduced.
+    """
+
+    values: Floats
     weights: Floats
     hashes: npt.NDArray[np.uint64]
     times: npt.NDArray[np.int64]
 
     @classmethod
-    def empty(cls, rows: int, columns: int, outputs: int) -> _Waiting:
+    def empty(cls, rows: int, columns: int) -> _Waiting:
         return cls(
-            np.empty((rows, columns)),
-            np.empty((rows, outputs)),
+            np.empty((columns, rows)).T,
             np.empty(rows),
             np.empty(rows, dtype=np.uint64),
             np.empty(rows, dtype=np.int64),
         )
 
     def part(self, start: int, stop: int) -> _Waiting:
-        at = slice(start, stop)
-        return _Waiting(self.x[at], self.y[at], self.weights[at], self.hashes[at], self.times[at])
+        return _Waiting._make(part[start:stop] for part in self)
 
-    def put(self, at: int, rows: _Waiting) -> None:
-        for mine, its in zip(self, rows, strict=True):
-            mine[at : at + its.shape[0]] = its
+    def put(self, at: int, rows: Sequence[npt.NDArray[Any]]) -> None:
+        """Write x (n, d), y (n, c), weights, hashes and times from row ``at`` on."""
+        x, y, *rest = rows
+        stop, d = at + x.shape[0], x.shape[1]
+        self.values[at:stop, :d] = x
+        self.values[at:stop, d:] = y
+        for mine, its in zip(self[1:], rest, strict=True):
+            mine[at:stop] = its
 
 
 def _copied(state: PaneState) -> PaneState:
