@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 
 from attributary.service.exposition import Exposition
 from attributary.service.supervisor import READY
+from attributary.workers.heap import keep_freed_memory
 
 if TYPE_CHECKING:
     from attributary.service.settings import Settings
@@ -26,6 +27,7 @@ def served(
 
     ``about`` is said of it besides where its broker and its metrics are.
     """
+    keep_freed_memory()
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)

@@ -41,11 +41,13 @@ def replay(start: datetime | None, end: datetime | None, into: str) -> None:
     from attributary.service.logs import configure_logging
     from attributary.service.topics import check_topics, create_topics
     from attributary.service.words import left_out
+    from attributary.workers.heap import keep_freed_memory
     from attributary.workers.stream.replay import Replayed, Stretch
     from attributary.workers.stream.replay import replay as run
 
     settings = current_settings({})
     configure_logging("WARNING")
+    keep_freed_memory()
     target = Topics.with_prefix(into)
     if target == settings.topics:
         raise ConfigurationError(f"--into {into!r} is the live prefix; choose another")
