@@ -68,7 +68,7 @@ def throughput(kind: str, content: str, processes: int, options: Options) -> dic
                     usage.start()
             if done >= rows:
                 break
-            time.sleep(0.05)
+            time.sleep(0.2)
         cpu, broker_cpu = sum(worker.usage.seconds for worker in workers), stage.broker.seconds
         assert sum(worker.rows()[1] for worker in workers) == 0
         return {

@@ -131,6 +131,11 @@ class Block:
     models: dict[str, ModelBlock] = field(default_factory=dict)
     rejections: list[Rejection] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        size, span = self.options.block_offsets, round(self.options.block_seconds * 1000)
+        self._offsets_end = (self.first // size + 1) * size
+        self._time_end = (self.first_timestamp // span + 1) * span
+
     @property
     def finished(self) -> bool:
         """No later record changes this block."""
@@ -138,10 +143,9 @@ class Block:
 
     def holds(self, record: Record) -> bool:
         """Say whether the next record of the partition belongs to this block."""
-        size, span = self.options.block_offsets, round(self.options.block_seconds * 1000)
         return (
-            record.offset // size == self.first // size
-            and record.timestamp // span <= self.first_timestamp // span
+            record.offset < self._offsets_end
+            and record.timestamp < self._time_end
             and self.size < self.options.block_bytes
         )
 

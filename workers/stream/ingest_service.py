@@ -242,8 +242,12 @@ class IngestService(GroupService):
             partition: core.flush(self._end(partition, ends.get(partition, 0)))
             for partition, core in self._cores.items()
         }
-        for flush in flushes.values():
-            await self.producer.send(flush_records(flush, self._topics, self._sketch_partitions))
+        records = [
+            record
+            for flush in flushes.values()
+            for record in flush_records(flush, self._topics, self._sketch_partitions)
+        ]
+        await self.producer.send(records)
         commits: dict[TopicPartition, int] = {}
         for partition, flush in flushes.items():
             self._cores[partition].acknowledged(flush)

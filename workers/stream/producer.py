@@ -42,6 +42,8 @@ class AcknowledgedProducer:
             "acks": "all",
             "max_request_size": MAX_RECORD_BYTES,
             "linger_ms": 5,
+            # Of a few sketches: a partition takes one batch after the other.
+            "max_batch_size": MAX_RECORD_BYTES // 4,
         }
         self._producer: AIOKafkaProducer | None = None
 
