@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import modules
 from typing import Any
 
 PLAIN = frozenset({float, int, bool, str, type(None)})
@@ -11,8 +12,8 @@ PLAIN = frozenset({float, int, bool, str, type(None)})
 
 def is_array(value: Any) -> bool:
     """Whether it is an array of numpy's own class."""
-    kind = type(value)
-    return kind.__name__ == "ndarray" and kind.__module__ == "numpy"
+    # By default, for another thread may be in the middle of loading it.
+    return type(value) is getattr(modules.get("numpy"), "ndarray", None)
 
 
 def is_numpy(value: Any) -> bool:

@@ -158,8 +158,9 @@ def _listed(values: Any, names: Sequence[str] | None) -> Observed | None:
 def _array(array: Any, names: Sequence[str] | None) -> Observed:
     if array.ndim == 1:
         return Observed(array.copy() if names is None else _row(array.tolist(), names), False, 1)
-    # A row is copied by reading it; of many rows that would take longer than the copy.
-    return _matrix(array if len(array) == 1 else array.copy(), names)
+    if array.ndim == 2 and len(array) == 1 and names is None:
+        return Observed(array.tolist(), True, 1)
+    return _matrix(array.copy(), names)
 
 
 def _matrix(array: Any, names: Sequence[str] | None) -> Observed:
@@ -170,7 +171,7 @@ def _matrix(array: Any, names: Sequence[str] | None) -> Observed:
             "watch(..., features=...)",
         )
     if names is None:
-        return Observed(array.tolist() if len(array) == 1 else array, True, len(array))
+        return Observed(array, True, len(array))
     _check_width(array.shape[1], names)
     columns = {str(name): array[:, place].tolist() for place, name in enumerate(names)}
     return Observed(columns, True, len(array))

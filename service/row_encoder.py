@@ -25,7 +25,6 @@ from attributary.service.arrays import (
     is_array,
     is_numpy,
     plain_matrix,
-    plain_vector,
 )
 
 _NOT_A_TIME = -(2**63)  # numpy's NaT
@@ -142,12 +141,15 @@ class RowEncoder:
         return None if model == self.model else model_name(model)
 
     def _features(self, features: Any) -> dict[Any, Any]:
-        values = _vector(features)
-        if values is None:
-            if isinstance(features, Mapping) or hasattr(features, "keys"):
-                return dict(features)  # a pandas Series reads as a mapping too
+        if is_array(features) and features.ndim == 1:
+            values = features.tolist()
+        elif isinstance(features, (list, tuple)):
             values = _one_row(features)
-        names = self._named()
+        elif isinstance(features, Mapping) or hasattr(features, "keys"):
+            return dict(features)  # a pandas Series reads as a mapping too
+        else:
+            values = _one_row(features)
+        names = self.feature_names or self._named()
         if len(values) != len(names):
             raise RejectedError(
                 Reason.WRONG_TYPE, f"{len(values)} feature values for {len(names)} feature_names"
@@ -157,15 +159,15 @@ class RowEncoder:
     def _outputs(self, outputs: Any) -> Any:
         if outputs is None:
             raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
-        given = [outputs] if isinstance(outputs, (float, int)) else _vector(outputs)
-        if given is None:
-            if isinstance(outputs, Mapping) or hasattr(outputs, "keys"):
-                named = {name: output_number(value) for name, value in dict(outputs).items()}
-                if not named:
-                    raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
-                return named
-            given = _one_row(outputs)
-        values = [output_number(value) for value in given]
+        if isinstance(outputs, (float, int)):
+            values = [output_number(outputs)]
+        elif not is_array(outputs) and (isinstance(outputs, Mapping) or hasattr(outputs, "keys")):
+            named = {name: output_number(value) for name, value in dict(outputs).items()}
+            if not named:
+                raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
+            return named
+        else:
+            values = [output_number(value) for value in _one_row(outputs)]
         if self.output_names is not None:
             if len(values) != len(self.output_names):
                 raise RejectedError(
@@ -218,29 +220,22 @@ def _names(names: Sequence[str] | None, what: str) -> tuple[str, ...] | None:
     return found
 
 
-def _vector(values: Any) -> Any:
-    """Return an array of one dimension, or a list of plain values, as such a list; None: something else."""
-    if is_array(values):
-        return values.tolist() if values.ndim == 1 else None
-    return values if plain_vector(values) else None
-
-
 def _one_row(values: Any) -> list[Any]:
     """Return a scalar, a vector or a batch of one as a list of plain values."""
     if isinstance(values, (list, tuple)):
         if len(values) == 1 and dimensions(values[0]) > 0:
             return _one_row(values[0])
         return list(values)
-    array = as_array(values)
+    array = values if is_array(values) else as_array(values)
+    if array.ndim == 1:
+        return array.tolist()  # type: ignore[no-any-return]
     if array.ndim == 2 and array.shape[0] == 1:
-        array = array[0]
+        return array[0].tolist()  # type: ignore[no-any-return]
     if array.ndim == 0:
         return [array.item()]
-    if array.ndim != 1:
-        raise RejectedError(
-            Reason.WRONG_TYPE, f"one row expected, got shape {array.shape}: use publish_batch"
-        )
-    return list(array.tolist())
+    raise RejectedError(
+        Reason.WRONG_TYPE, f"one row expected, got shape {array.shape}: use publish_batch"
+    )
 
 
 def _list(values: Any) -> list[Any]:

@@ -41,7 +41,7 @@ class Sending:
         self._linger = linger_seconds
         self._lock = threading.Lock()
         self._sender: Sender | None = None
-        self._hurried = False
+        self._hurried = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="attributary-publisher", daemon=True)
         self._thread.start()
@@ -49,7 +49,7 @@ class Sending:
     def hurry(self) -> None:
         """Send without waiting for more rows to share a message with."""
         with self._lock:
-            self._hurried = True
+            self._hurried.set()
             if self._sender is not None:
                 self._sender.hurry()
 
@@ -57,11 +57,15 @@ class Sending:
         """End the thread; what is still in the outbox stays there."""
         with self._lock:
             self._stopping.set()
+            self._hurried.set()
             if self._sender is not None:
                 self._sender.stop()
         self._thread.join(timeout)
 
     def _run(self) -> None:
+        # Rows wait so long for others anyway; and who has published the first one is not held up by what
+        # is loaded, with Python's lock, for that.
+        self._hurried.wait(self._linger)
         said = False
         while not self._stopping.is_set():
             try:
@@ -90,7 +94,7 @@ class Sending:
             )
             with self._lock:  # what was said meanwhile
                 self._sender = sender
-                if self._hurried:
+                if self._hurried.is_set():
                     sender.hurry()
                 if self._stopping.is_set():
                     sender.stop()

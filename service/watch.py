@@ -83,11 +83,11 @@ def publish_seen(publisher: Publishing, seen: Observed, result: Any, ids: Any = 
         one = seen.rows == 1 and is_array(result) and result.size == 1
         outputs = result.item() if one else said(result)
         if seen.rows == 1 and seen.many and not isinstance(outputs, dict):
-            number = dimensions(outputs) == 0
+            number = one or dimensions(outputs) == 0
             alone = number or len(outputs) == 1
             if alone:  # half the time of a batch of one
                 outputs = outputs if number else outputs[0]
-                features = _first(features)
+                features = features[0] if type(features) is list else _first(features)
                 ids = ids if ids is None or dimensions(ids) == 0 else ids[0]
     except Exception as error:
         publisher.refuse(error, seen.rows)
