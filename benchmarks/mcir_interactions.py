@@ -17,7 +17,7 @@ from benchmarks.suite import Options, Suite, table
 
 SIZES = {500: 12, 2000: 6}
 FEATURES, OTHERS = 12, 2
-#: The default threshold of the screens, and a lower one.
+#: The default threshold of the other screens, and that of the interaction screen.
 THRESHOLDS = (0.6, 0.3)
 #: Screens and estimators whose figures of A are shown.
 SCORED = (("pearson", "knn"), ("interaction", "copula"), ("interaction", "knn"))
@@ -175,7 +175,7 @@ def section(results: dict[str, Any]) -> str:
         "The screen's measure of A and B, and the largest of any two features that have nothing to do "
         "with each other (L left out: given the sum of two things, they depend on each other): mean ± "
         "standard deviation. Found: share of repetitions in which A and B are candidates at thresholds "
-        f"of {THRESHOLDS[0]} (the default) and {THRESHOLDS[1]}.",
+        f"of {THRESHOLDS[0]}, the default of the others, and {THRESHOLDS[1]}, that of `interaction`.",
         *(
             f"{int(n):,} rows, {found[0]['rows'][n]['repetitions']} repetitions:\n\n"
             + _screens(found, n)
@@ -271,13 +271,13 @@ def _beside(found: list[dict[str, Any]], n: str) -> str:
         f"`{screen}`" for screen in pairwise
     )
     for screen in others:
-        text += f"; by `{screen}` in {seen(screen, 3)} at {THRESHOLDS[1]}, in {seen(screen, 2)} at "
-        text += f"{THRESHOLDS[0]}, the default"
+        text += f"; by `{screen}` in {seen(screen, 3)} at {THRESHOLDS[1]}, its default, in "
+        text += f"{seen(screen, 2)} at {THRESHOLDS[0]}"
     return (
         "**Beside the paper.** That screens of two features at a time, without the output, fail where "
         f"features matter only together, is the direction that is known of its table: {text}. Where a "
         "pair is missed, U has only what each says alone, which is nothing for signs. The way out is "
-        f"the `interaction` screen with a threshold of {THRESHOLDS[1]}, above what unrelated pairs "
+        f"the `interaction` screen, whose default of {THRESHOLDS[1]} lies above what unrelated pairs "
         "reach with so many rows, and an estimator that is not the copula, which sees little or "
         "nothing of an interaction even with the right neighbour. What only three features show "
         "together stays hidden from it too."

@@ -328,8 +328,22 @@ def test_an_interaction_is_seen_only_given_the_output() -> None:
     given = interaction_correlation(X, Q)
     assert given[0, 1] > 0.5
     assert given[0, 2] < 0.2
-    found = mcir(X, Q, screen="interaction", threshold=0.3, bootstraps=10)
+    found = mcir(X, Q, screen="interaction", bootstraps=10)
     assert found.neighbourhoods == [[1], [0], []]
+
+
+def test_the_interaction_screen_has_a_threshold_of_its_own() -> None:
+    """A gate reaches .38 there: above what unrelated pairs do, below the other screens' .6."""
+    rng = np.random.default_rng(22)
+    X = rng.standard_normal((1000, 6))
+    Q = np.where(X[:, 1] > 0, X[:, 0], 0.0) + 0.6 * rng.standard_normal(1000)
+    sizes = {"sizes": (1,), "bootstraps": 0}
+    none: list[list[int]] = [[]] * 4
+    assert mcir(X, Q, screen="interaction", **sizes).neighbourhoods == [[1], [0], *none]
+    assert not mcir(X, Q, screen="interaction", threshold=0.6, **sizes).ranked.any()
+    X[:, 1] = 0.5 * X[:, 0] + 0.8 * X[:, 1]
+    assert not mcir(X, Q, **sizes).ranked.any()
+    assert mcir(X, Q, threshold=0.3, **sizes).ranked.any()
 
 
 def test_distance_correlation_is_its_definition() -> None:

@@ -40,7 +40,12 @@ from attributary.workers.explainers.gaussian_copula import (
 )
 from attributary.workers.explainers.linear_algebra import Floats, Integers, Linalg
 from attributary.workers.explainers.linked_blocks import linked_blocks
-from attributary.workers.explainers.neighbourhood_screens import Screen, affinity, screened
+from attributary.workers.explainers.neighbourhood_screens import (
+    THRESHOLDS,
+    Screen,
+    affinity,
+    screened,
+)
 from attributary.workers.explainers.normal_scores import NormalScores
 from attributary.workers.explainers.resampled_information import resampled_information
 from attributary.workers.explainers.resampling import bootstrap_counts, half
@@ -105,7 +110,7 @@ def mcir(
     sizes: Sequence[int] = (1, 3, 5),
     max_candidates: int = 6,
     screen: Screen = "pearson",
-    threshold: float = 0.6,
+    threshold: float | None = None,
     estimator: Estimator = "copula",
     ridge: float = DEFAULT_RIDGE,
     bootstraps: int = 50,
@@ -119,7 +124,8 @@ def mcir(
 
     kinds: "continuous" or "discrete", one per feature and one last for Q; continuous by default.
     neighbourhoods: columns per feature; without it they are screened (``screen``, ``threshold``,
-        ``max_candidates``) and Auto-Φ chooses one of ``sizes``, both under the copula.
+        ``max_candidates``; threshold None: the screen's own) and Auto-Φ chooses one of ``sizes``, both
+        under the copula.
     estimator: "copula", "knn", "plugin" (discrete), "mixed", or "switch": per feature the compatible
         one with the smallest standard error.
     bootstraps: resamples for Auto-Φ, intervals and stability; 0 for none of them.
@@ -140,7 +146,8 @@ def mcir(
     if neighbourhoods is None:
         correlation = copula.correlation(linalg)
         measure = affinity(screen, features, outputs, correlation[:d, :d])
-        candidates = screened(measure, threshold, max_candidates)
+        least = THRESHOLDS[screen] if threshold is None else threshold
+        candidates = screened(measure, least, max_candidates)
         tried = _sizes(sizes, max_candidates)
     else:
         candidates = _padded(neighbourhoods, d)

@@ -88,7 +88,7 @@ def _fitting(
     if (outputs and outputs != before.outputs) or asked.neighbourhoods is not None:
         return None
     fits = (source.screen, source.threshold, source.max_candidates, source.sizes) == (
-        asked.screen, asked.threshold, asked.max_candidates, asked.tried_sizes,
+        asked.screen, asked.least, asked.max_candidates, asked.tried_sizes,
     )  # fmt: skip
     return source.found_on if fits else None
 

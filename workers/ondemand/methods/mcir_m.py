@@ -68,7 +68,7 @@ def run(
                 sizes=parameters.tried_sizes,
                 max_candidates=parameters.max_candidates,
                 screen=parameters.screen,
-                threshold=parameters.threshold,
+                threshold=parameters.least,
                 estimator=estimator,
                 ridge=parameters.ridge,
                 bootstraps=parameters.resamples(reused=source.origin == "reused"),

@@ -55,7 +55,7 @@ def choose(
     found = dependence_change(
         earlier,
         X,
-        threshold=parameters.threshold,
+        threshold=parameters.least,
         block_length=parameters.block_length,
         linalg=linalg,
     )
@@ -81,7 +81,7 @@ def _source(
         origin=origin,
         found_on=found_on,
         screen=parameters.screen,
-        threshold=parameters.threshold,
+        threshold=parameters.least,
         max_candidates=parameters.max_candidates,
         sizes=parameters.tried_sizes,
         change=change,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from attributary.workers.explainers.estimators import Estimator
 from attributary.workers.explainers.gaussian_copula import DEFAULT_RIDGE
-from attributary.workers.explainers.neighbourhood_screens import Screen
+from attributary.workers.explainers.neighbourhood_screens import THRESHOLDS, Screen
 
 _SIZES = (1, 3, 5)
 
@@ -49,7 +49,9 @@ class McirParameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     screen: Screen = "pearson"
-    threshold: Annotated[float, Field(ge=0, le=1)] = 0.6
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="null: .3 for interaction, else .6."
+    )
     max_candidates: Annotated[int, Field(ge=1, le=50)] = 6
     sizes: (
         Annotated[list[Annotated[int, Field(ge=1, le=50)]], Field(min_length=1, max_length=50)]
@@ -94,6 +96,11 @@ class McirParameters(BaseModel):
         """How many resamples to draw."""
         fewer = self.reused_bootstraps
         return fewer if reused and fewer is not None else self.bootstraps
+
+    @property
+    def least(self) -> float:
+        """The threshold that is taken."""
+        return THRESHOLDS[self.screen] if self.threshold is None else self.threshold
 
     @property
     def tried_sizes(self) -> list[int]:
