@@ -110,6 +110,17 @@ def test_what_it_measures_is_sane(folder: Path) -> None:
         assert entry["memory_cells"] > 4 * 8 * cells
 
 
+def test_the_client_is_held_to_its_floors_beside_controls(folder: Path) -> None:
+    kept = json.loads((folder / "results" / "client.json").read_text(encoding="utf-8"))
+    imports = kept["cases"]["client, imports"]
+    page = (folder / "pages" / "performance.md").read_text(encoding="utf-8")
+    for name in ("Publisher", "PredictionMiddleware", "subscribe", "Explainer"):
+        assert 0.0 < imports[f"from attributary import {name}"] < 60_000.0
+        assert f"| ms of `from attributary import {name}` | 150 |" in page
+    controls = [line for line in page.splitlines() if line.startswith("| control | nothing |")]
+    assert len(controls) == 3
+
+
 def test_the_stages_of_mcir_are_its_parts(folder: Path) -> None:
     kept = json.loads((folder / "results" / "mcir-speed.json").read_text(encoding="utf-8"))
     assert [case["features"] for case in kept["cases"].values()] == [20, 50]
