@@ -23,6 +23,7 @@ from attributary.workers.stream.label_limit import LabelLimit
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import IngestOptions
 from attributary.workers.stream.outgoing import Outgoing, flush_records
+from attributary.workers.stream.turn import Cadence
 
 _log = logging.getLogger(__name__)
 
@@ -98,17 +99,17 @@ class IngestService(GroupService):
 
     @Service.task
     async def _read(self) -> None:
-        flushed = time.monotonic()
+        cadence = Cadence(self._options.flush_seconds)
         while not self.should_stop:
             if self._has_room():
                 await self._poll()
             else:
                 await asyncio.sleep(_POLL_MS / 1000)
             await self._settle_grids()
-            if time.monotonic() - flushed >= self._options.flush_seconds:
-                await self._skip_holes()
-                await self._flush_until_acknowledged()
-                flushed = time.monotonic()
+            if cadence.due:
+                with cadence:
+                    await self._skip_holes()
+                    await self._flush_until_acknowledged()
 
     def _has_room(self) -> bool:
         """Say whether more rows may be read: those that wait for a grid are held whole."""

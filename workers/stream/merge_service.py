@@ -30,7 +30,7 @@ from attributary.workers.stream.options import MergeOptions
 from attributary.workers.stream.outgoing import Outgoing, result_record, sketch_partition
 from attributary.workers.stream.resume import Resume
 from attributary.workers.stream.snapshot_store import SnapshotStore
-from attributary.workers.stream.turn import Turn
+from attributary.workers.stream.turn import Cadence, Turn
 
 _log = logging.getLogger(__name__)
 
@@ -137,18 +137,18 @@ class MergeService(GroupService):
 
     @Service.task
     async def _read(self) -> None:
-        published = time.monotonic()
+        cadence = Cadence(self._options.publish_seconds)
         while not self.should_stop:
             await self._poll(_POLL_MS)
             settled = sum(owned.core.settled_windows for owned in self._owned.values())
-            if (
-                time.monotonic() - published >= self._options.publish_seconds
-                or settled >= _MOST_SETTLED
-            ):
-                published = time.monotonic()
-                async with self.lock:
-                    await self._publish()
-                    self._save_when_due()
+            if cadence.due or settled >= _MOST_SETTLED:
+                with cadence:
+                    async with self.lock:
+                        news = await self._publish()
+                        self._save_when_due()
+                if not news:
+                    # What comes next need not wait for its turn.
+                    cadence.soon(_POLL_MS / 1000)
 
     async def _poll(self, timeout_ms: int) -> None:
         batches = await self.consumer.getmany(timeout_ms=timeout_ms, max_records=_POLL_RECORDS)
@@ -246,8 +246,11 @@ class MergeService(GroupService):
                 "skipped %s/%d offset %d: %s", record.topic, record.partition, record.offset, error
             )
 
-    async def _publish(self, *, leaving: bool = False) -> None:
-        """Publish what has changed; ``leaving``: without asking the consumer, which is being reassigned."""
+    async def _publish(self, *, leaving: bool = False) -> bool:
+        """Publish what has changed, if anything has: return that.
+
+        ``leaving``: without asking the consumer, which is being reassigned.
+        """
         started = time.monotonic()
         now = round(time.time() * 1000)
         if not leaving:
@@ -264,12 +267,14 @@ class MergeService(GroupService):
                 self._show(messages)
                 await self._turn.give()
             self._export(core)
+        news = bool(self._unsent)
         try:
             await self.producer.send(self._unsent)
             self._unsent = []
         except KafkaError as error:
             _log.warning("results were not acknowledged, tried again soon: %s", error)
         self._metrics.publish_seconds.observe(time.monotonic() - started)
+        return news
 
     def _is_stale(self, owned: _Owned) -> bool:
         return owned.resume is None and owned.core.stale

@@ -18,3 +18,28 @@ class Turn:
         if time.monotonic() - self._began >= self._seconds:
             await asyncio.sleep(0)
             self._began = time.monotonic()
+
+
+class Cadence:
+    """Work that is due every ``seconds``, from start to start, and takes at most half of the time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._began = time.monotonic()
+        self._due = self._began + seconds
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time again."""
+        return time.monotonic() >= self._due
+
+    def soon(self, seconds: float) -> None:
+        """Make it due again in ``seconds``."""
+        self._due = time.monotonic() + seconds
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *error: object) -> None:
+        took = time.monotonic() - self._began
+        self._due = self._began + max(self._seconds, 2.0 * took)
