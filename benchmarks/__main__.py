@@ -7,9 +7,11 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from benchmarks import (
     accuracy,
+    capacity,
     client,
     coverage,
     endtoend,
@@ -27,10 +29,12 @@ from benchmarks import (
     ordshap_overhead,
     ordshap_text,
     ordshap_tokens,
+    outages,
     report,
     state,
     streaming_maths,
     t_explainer,
+    unit_costs,
 )
 from benchmarks.suite import Options
 
@@ -54,6 +58,9 @@ SUITES = [
     mcir_estimators.SUITE,
     mcir_conditioning.SUITE,
     mcir_interactions.SUITE,
+    capacity.SUITE,
+    outages.SUITE,
+    unit_costs.SUITE,
 ]
 
 
@@ -63,8 +70,12 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if unknown := sorted(set(asked.suites) - set(names())):
         parser.error(f"no suite is named {', '.join(unknown)}; choose from {', '.join(names())}")
-    options = Options(quick=asked.quick, peers=asked.peers)
-    folder: Path = asked.results or ROOT / "benchmarks" / "results" / ("quick" * options.quick)
+    folder: Path = asked.results or ROOT / "benchmarks" / "results" / ("quick" * asked.quick)
+
+    def measured(suite: str) -> dict[str, Any]:
+        return _measured(suite, options, kept, folder)
+
+    options = Options(quick=asked.quick, peers=asked.peers, measured=measured)
     pages: Path = asked.pages or (folder if options.quick else ROOT / "docs")
     if asked.write_only:
         return _write(pages, folder)
@@ -77,7 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
     load = [machine.busy()]
     key = {**about, "code": journal.code_digest(), "peers": options.peers}
     kept = journal.Journal(folder, key, fresh=asked.fresh)
-    cases = {suite.name: suite.cases(options) for suite in chosen}
+    ordered = sorted(chosen, key=lambda suite: not suite.first)
+    cases = {suite.name: suite.cases(options) for suite in ordered}
     total = sum(len(part) for part in cases.values())
     left = [name for part in cases.values() for name in part if name not in kept.cases]
     if len(left) < total:
@@ -110,6 +122,19 @@ def main(arguments: list[str] | None = None) -> int:
     kept.finish(measured, {**about, "load": load}, drawn)
     print(f"{time.monotonic() - start:.0f} s in all")
     return _write(pages, folder)
+
+
+def _measured(name: str, options: Options, kept: journal.Journal, folder: Path) -> dict[str, Any]:
+    """Return the cases of a suite, of this run, else of the last one that ended."""
+    (suite,) = [suite for suite in SUITES if suite.name == name]
+    wanted = list(suite.cases(options))
+    if all(case in kept.cases for case in wanted):
+        return {case: kept.cases[case] for case in wanted}
+    found = journal.finished(folder)
+    if name not in found:
+        raise LookupError(f"no results of {name}: name it too, it is measured first")
+    cases: dict[str, Any] = found[name]["cases"]
+    return cases
 
 
 def _write(pages: Path, folder: Path) -> int:

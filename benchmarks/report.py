@@ -1,4 +1,4 @@
-"""docs/performance.md and docs/results.md, written from results alone."""
+"""docs/performance.md, docs/results.md and docs/scale.md, written from results alone."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ with, on the same models and rows in the same run. Written by `make bench` from 
 figure; nothing is edited by hand. The code is in `benchmarks/`, the raw results are in `benchmarks/results/`,
 the peers' versions are pinned in `benchmarks/requirements-*.txt`. What is computed and what the metrics mean:
 [explainers](explainers.md).
+""",
+    "scale": """# Scale
+
+What large deployments need, where they break first, and what failures do to them: computed from the costs of
+single steps, which are measured, and checked beside whole runs. Written by
+`python -m benchmarks unit-costs capacity outages`, to the last figure; nothing is edited by hand. For numbers
+of your own: `python -m benchmarks.plan --help`. The raw results are in `benchmarks/results/`. None of these
+deployments has been run at full size: this is what the parts say.
 """,
 }
 

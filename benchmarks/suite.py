@@ -8,12 +8,21 @@ from statistics import median
 from typing import Any
 
 
+def _nothing(suite: str) -> dict[str, Any]:
+    raise LookupError(f"no results of {suite}")
+
+
 @dataclass(frozen=True)
 class Options:
-    """How much to measure: ``quick`` for seconds instead of minutes, ``peers`` beside us or not."""
+    """How much to measure: ``quick`` for seconds instead of minutes, ``peers`` beside us or not.
+
+    ``measured`` returns the cases of a suite that this one builds on, of this run or the last one;
+    LookupError where there are none.
+    """
 
     quick: bool = False
     peers: bool = True
+    measured: Callable[[str], dict[str, Any]] = _nothing
 
     @property
     def repeats(self) -> int:
@@ -61,7 +70,8 @@ class Suite:
     """``cases`` {name: measure}; ``section`` writes Markdown, ``figures`` the pictures after it.
 
     Both are functions of {name: result} alone, as kept in ``results/NAME.json``. ``page`` is the
-    document that shows them: "performance" is about time and bytes, "results" repeats experiments.
+    document that shows them: "performance" is about time and bytes, "results" repeats experiments,
+    "scale" is about large deployments. ``first``: others build on its results.
     """
 
     name: str
@@ -70,6 +80,7 @@ class Suite:
     section: Callable[[dict[str, Any]], str]
     page: str = "performance"
     figures: Callable[[dict[str, Any]], list[Figure]] = field(default=no_figures)
+    first: bool = False
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

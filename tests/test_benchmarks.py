@@ -25,6 +25,7 @@ PAGES = {
         "mcir-speed",
         "ordshap-overhead",
     ),
+    "scale": ("capacity", "outages", "unit-costs"),
     "results": (
         "t_explainer",
         "speed",
@@ -119,6 +120,38 @@ def test_the_client_is_held_to_its_floors_beside_controls(folder: Path) -> None:
         assert f"| ms of `from attributary import {name}` | 150 |" in page
     controls = [line for line in page.splitlines() if line.startswith("| control | nothing |")]
     assert len(controls) == 3
+
+
+def test_capacity_is_computed_from_the_costs_of_this_run(folder: Path) -> None:
+    def cases(suite: str) -> dict[str, Any]:
+        path = folder / "results" / f"{suite}.json"
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["cases"]
+        return found
+
+    costs, plans = cases("unit-costs"), cases("capacity")
+    (shape,) = [case for case in costs.values() if "columns" in case]
+    for entry in shape["sketches"]:
+        # From a microsecond to a second on any machine.
+        assert 1e-6 < entry["encode"] < 1.0
+        assert 1e-6 < entry["merge"] < 1.0
+    checks = [case["pairs"] for case in plans.values() if "pairs" in case]
+    assert len(checks) == 2
+    for pairs in checks:
+        # Counts and bytes, which no clock disturbs; few seconds, so not within a quarter.
+        for name in ("sketches", "sketch bytes", "memory of ingest"):
+            measured, predicted = pairs[name]
+            assert predicted == pytest.approx(measured, rel=0.6), name
+    needed = plans["capacity, what it needs"]["variants"]
+    assert [each["name"] for each in needed] == list("ABCDEF")
+    # Keys alone take most of the series and of the sketches away.
+    assert needed[1]["series"] < needed[0]["series"] / 5
+    assert needed[1]["sketches"] < needed[0]["sketches"] / 5
+    quiet, crash = (cases("outages")[f"outages, {name}"] for name in
+                    ("nothing fails", "an ingest worker crashes"))  # fmt: skip
+    assert quiet["replayed"] == 0.0 < crash["replayed"]
+    assert quiet["p99"] < crash["worst_p99"]
+    page = (folder / "pages" / "scale.md").read_text(encoding="utf-8")
+    assert "### Where it breaks first" in page
 
 
 def test_the_stages_of_mcir_are_its_parts(folder: Path) -> None:

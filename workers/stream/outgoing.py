@@ -45,8 +45,8 @@ def flush_records(flush: Flush, topics: Topics, sketch_partitions: int) -> list[
         for header, body in flush.sketches
     ]
     manifests = [
-        Outgoing(topics.sketches, manifest.key, manifest.to_bytes(), partition)
-        for manifest in flush.manifests
+        Outgoing(topics.sketches, key, value, partition)
+        for key, value in ((manifest.key, manifest.to_bytes()) for manifest in flush.manifests)
         for partition in range(sketch_partitions)
     ]
     return [*letters, *sketches, *manifests]

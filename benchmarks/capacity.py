@@ -1,0 +1,298 @@
+"""The capacity model beside measured runs, and what a million rows a second of 10,000 models need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from attributary.schemas.card import Lifetime, Tumbling
+from attributary.workers.stream.options import IngestOptions, MergeOptions
+from benchmarks import capacity_report, endtoend
+from benchmarks.capacity_model import Capacity, Deployment, Workload
+from benchmarks.pipeline import BEGAN_MS, Pipeline, arrow_rows, json_row, names
+from benchmarks.planner import Plan, plan
+from benchmarks.suite import Options, Suite
+from benchmarks.unit_fit import UnitCosts
+
+#: What docs/scale.md is about.
+TARGET = Workload(rows_per_second=1e6, models=10_000, features=200)
+_POLLS = 2
+_BLOCK_OFFSETS, _LATENESS, _WINDOW = 1_024, 20.0, 20.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """A run to check the model with: ``rate`` rows a second of each model, for ``seconds``."""
+
+    models: int
+    features: int
+    rate: float
+    publish: float
+    keyed: bool = False
+    format: str = "json"
+    message_rows: int = 1
+    outputs: int = 1
+    sources: int = 4
+    sinks: int = 2
+
+
+SIZES = (
+    Size(models=1, features=50, rate=800, publish=1.0, outputs=2),
+    Size(models=30, features=50, rate=20, publish=5.0),
+    Size(models=300, features=50, rate=4, publish=15.0, keyed=True),
+    Size(models=30, features=50, rate=200, publish=15.0, format="arrow", message_rows=20),
+)
+QUICK_SIZES = (
+    Size(models=1, features=6, rate=200, publish=2.0),
+    Size(models=12, features=6, rate=10, publish=4.0, keyed=True),
+)
+
+
+def check(size: Size, options: Options) -> dict[str, Any]:
+    """Return what a run used, a second of the stream, and what the model says of it."""
+    warm_up, seconds = (8, 8) if options.quick else (45, 45)
+    windows = [Tumbling(seconds=_WINDOW), Lifetime()]
+    ingest = IngestOptions(block_offsets=_BLOCK_OFFSETS if not options.quick else 128)
+    merge = MergeOptions(publish_seconds=size.publish, idle_seconds=5.0)
+    pipeline = Pipeline(
+        names(size.models),
+        size.features,
+        size.outputs,
+        sources=size.sources,
+        sinks=size.sinks,
+        windows=windows,
+        lateness=_LATENESS,
+        ingest=ingest,
+        merge=merge,
+    )
+    feed = _Feed(size)
+    before: tuple[Any, Any] = pipeline.seconds, pipeline.counts
+    for second in range(warm_up + seconds):
+        if second == warm_up:
+            before = pipeline.seconds.copy(), pipeline.counts.copy()
+        for turn in range(_POLLS):
+            pipeline.clock = BEGAN_MS + round(1000 * (second + turn / _POLLS))
+            for source, messages in enumerate(feed.next(1 / _POLLS)):
+                if messages:
+                    pipeline.read(source, messages)
+        pipeline.flush()
+        pipeline.take()
+        if (second + 1) % size.publish == 0:
+            pipeline.publish()
+    assert not pipeline.counts["rejected"]
+    spent, counted = pipeline.seconds - before[0], pipeline.counts - before[1]
+    memory = pipeline.memory()
+    rows = size.models * size.rate
+    deployment = Deployment(
+        size.sources,
+        size.sinks,
+        ingest,
+        merge,
+        windows,
+        partitions_per_process=1,
+        lateness_seconds=_LATENESS,
+        poll_messages=rows / size.message_rows / size.sources / _POLLS,
+    )
+    work = Workload(
+        rows,
+        size.models,
+        size.features,
+        size.outputs,
+        format=size.format,  # type: ignore[arg-type]
+        message_rows=size.message_rows,
+        keyed=size.keyed,
+    )
+    costs = UnitCosts(options.measured("unit-costs")).of(size.features, size.outputs)
+    model = Capacity(work, deployment, costs)
+    made = model.ingest_cores, model.merge_cores
+    pairs = {
+        "read rows, s": (spent["read"] / seconds, made[0]["read"] + made[0]["reduce"]),
+        "flush, s": (spent["flush"] / seconds, made[0]["sketches"] + made[0]["manifests"]),
+        "take in, s": (spent["take"] / seconds, made[1]["sketches"] + made[1]["manifests"]),
+        "publish, s": (
+            spent["publish"] / seconds,
+            made[1]["endless views"] + made[1]["windows"] + made[1]["rounds"],
+        ),
+        "sketches": (counted["sketches"] / seconds, model.sketches),
+        "sketch bytes": (counted["sketch_bytes"] / seconds, model.sketch_bytes),
+        "manifest bytes": (counted["manifest_bytes"] / seconds, model.manifest_bytes),
+        "messages out": (counted["messages_out"] / seconds, model.messages_out),
+        "bytes out": (counted["bytes_out"] / seconds, model.bytes_out),
+        "memory of ingest": (memory[0], model.ingest_memory),
+        "memory of merge": (memory[1], model.merge_memory),
+        "series": (pipeline.series(), model.series),
+    }
+    return {
+        "models": size.models,
+        "features": size.features,
+        "outputs": size.outputs,
+        "rate": size.rate,
+        "format": size.format,
+        "message_rows": size.message_rows,
+        "keyed": size.keyed,
+        "sources": size.sources,
+        "sinks": size.sinks,
+        "publish_seconds": size.publish,
+        "seconds": seconds,
+        "block_seconds": model.block_seconds,
+        "pairs": {name: [float(value) for value in pair] for name, pair in pairs.items()},
+    }
+
+
+class _Feed:
+    """The messages of each source partition, a Poisson number for each model."""
+
+    def __init__(self, size: Size) -> None:
+        self._size = size
+        self._rng = np.random.default_rng(3)
+        self._next = [0] * size.models
+        self._names = names(size.models)
+
+    def next(self, seconds: float) -> list[list[bytes]]:
+        """Return what comes in so many seconds, by source partition."""
+        size = self._size
+        found: list[list[bytes]] = [[] for _ in range(size.sources)]
+        counts = self._rng.poisson(size.rate * seconds / size.message_rows, size.models)
+        order = self._rng.permutation(np.repeat(np.arange(size.models), counts))
+        for model in order.tolist():
+            turn = self._next[model]
+            self._next[model] += 1
+            where = model if size.keyed else int(self._rng.integers(size.sources))
+            shape = size.features, size.outputs
+            if size.format == "json":
+                message = json_row(self._names[model], *shape, turn)
+            else:
+                at = turn % 8 * size.message_rows
+                message = arrow_rows(self._names[model], *shape, at, size.message_rows)
+            found[where % size.sources].append(message)
+        return found
+
+
+def worker(options: Options) -> dict[str, Any]:
+    """Return what a row costs a real ingest worker, broker and client included, and the model's answer."""
+    found = endtoend.throughput("embedded", "json", 1, options)
+    costs = UnitCosts(options.measured("unit-costs")).of(endtoend.FEATURES, 1)
+    rate = found["rows"] / found["seconds"]
+    work = Workload(rate, 1, endtoend.FEATURES, row_bytes=found["bytes"])
+    # As fast as it can: a poll brings all that it may.
+    model = Capacity(work, Deployment(4, 4, partitions_per_process=4), costs)
+    measured, predicted = found["cpu_seconds"] / found["rows"], model.total_ingest / rate
+    return {"rows_per_second": rate, "worker": [1e6 * measured, 1e6 * predicted]}
+
+
+def variants() -> list[tuple[str, str, Workload, Deployment]]:
+    """Return the ways to run it: name, what changes beside the one before, workload, deployment."""
+    shipped = Deployment(1, 1)
+    keyed = replace(TARGET, keyed=True)
+    blocks = replace(shipped, ingest=IngestOptions(block_offsets=2**18, block_bytes=1024 * 2**20))
+    slower = replace(
+        blocks,
+        ingest=blocks.ingest.model_copy(update={"flush_seconds": 15.0}),
+        merge=MergeOptions(publish_seconds=15.0),
+    )
+    windows = replace(
+        slower,
+        windows=[Tumbling(seconds=60)],
+        pane_seconds=60.0,
+        merge=slower.merge.model_copy(update={"exported_features": 5}),
+    )
+    arrow = replace(keyed, format="arrow", message_rows=100)
+    return [
+        ("A", "as shipped, rows on any partition", TARGET, shipped),
+        ("B", "all rows of a model on one partition: its name as their key", keyed, shipped),
+        ("C", "`ingest.block_offsets` 262,144, `ingest.block_bytes` 1 GiB", keyed, blocks),
+        ("D", "`ingest.flush_seconds` 15, `merge.publish_seconds` 15", keyed, slower),
+        (
+            "E",
+            "cards without a lifetime view, with `pane_seconds` 60; `merge.exported_features` 5",
+            keyed,
+            windows,
+        ),
+        ("F", "Arrow messages of 100 rows in place of JSON rows", arrow, windows),
+    ]
+
+
+def needs(options: Options) -> dict[str, Any]:
+    """Return the plan of every variant."""
+    costs = UnitCosts(options.measured("unit-costs")).of(TARGET.features, TARGET.outputs)
+    return {
+        "workload": {
+            "rows_per_second": TARGET.rows_per_second,
+            "models": TARGET.models,
+            "features": TARGET.features,
+        },
+        "variants": [
+            {"name": name, "change": change, **summary(plan(work, like, costs))}
+            for name, change, work, like in variants()
+        ],
+    }
+
+
+def summary(found: Plan) -> dict[str, Any]:
+    """Return a plan as numbers, of all its deployments together."""
+    one, times = found.capacity, found.capacity.deployment.deployments
+
+    def all_of(parts: Mapping[str, float]) -> dict[str, float]:
+        return {name: times * value for name, value in parts.items()}
+
+    sent = {
+        "rows": one.rows_bytes,
+        "sketches": one.sketch_bytes,
+        "manifests": one.manifest_bytes,
+        "results": one.bytes_out,
+        "snapshots": one.snapshot_bytes,
+    }
+    rate = one.workload.rows_per_second / one.deployment.source_partitions
+    return {
+        "fits": found.fits,
+        "deployments": times,
+        "source_partitions": times * one.deployment.source_partitions,
+        "sketch_partitions": times * one.deployment.sketch_partitions,
+        "ingest_processes": times * found.ingest_processes,
+        "merge_processes": times * found.merge_processes,
+        "ingest_cores": all_of(one.ingest_cores),
+        "merge_cores": all_of(one.merge_cores),
+        "ingest_process_memory": found.ingest_process_memory,
+        "merge_process_memory": found.merge_process_memory,
+        "memory": times * found.memory,
+        "block_seconds": one.block_seconds,
+        "replay_rows": one.block_seconds * rate,
+        "models_per_block": one.models_per_block,
+        "rows_per_sketch": one.rows_per_sketch,
+        "sketches": times * one.sketches,
+        "manifests": times * one.manifest_copies,
+        "publications": all_of(one.publications),
+        "bytes": all_of(sent),
+        "replication": one.deployment.replication,
+        "series": times * one.series,
+        "series_per_merge_process": one.series / found.merge_processes,
+        "broken": one.broken(),
+    }
+
+
+def cases(options: Options) -> dict[str, Callable[[], Any]]:
+    """Return a case for every size, one with a real worker, and the plans."""
+    found: dict[str, Callable[[], Any]] = {
+        "capacity, what it needs": partial(needs, options),
+    }
+    for size in QUICK_SIZES if options.quick else SIZES:
+        found[f"capacity, check of {size.models} models, {size.format}"] = partial(
+            check, size, options
+        )
+    if not options.quick:
+        found["capacity, check of a worker"] = partial(worker, options)
+    return found
+
+
+SUITE = Suite(
+    "capacity",
+    "A million rows a second",
+    cases,
+    capacity_report.section,
+    page="scale",
+    figures=capacity_report.figures,
+)
