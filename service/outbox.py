@@ -2,6 +2,9 @@
 
 Every row ends in exactly one count, so that ``accepted = published + failed + abandoned + pending``
 holds at every moment, and a row that never got in is ``dropped`` (no room, or closed) or ``invalid``.
+
+While there is plenty of room a row goes in by one append, which no other thread can hold up, and is counted
+later: a lock takes longer than all the rest. So many rows at most, and so small ones, that the bounds hold.
 """
 
 from __future__ import annotations
@@ -16,6 +19,10 @@ from dataclasses import dataclass
 from attributary.schemas.row import JSON_CONTENT
 
 Waiter = tuple[Callable[[], bool], "Future[bool]"]
+
+#: Most rows that are not counted yet, and most bytes of one. Threads that add at the same moment may make
+#: them twice as many.
+UNCOUNTED_ROWS, UNCOUNTED_BYTES = 256, 8192
 
 
 @dataclass(frozen=True)
@@ -43,47 +50,83 @@ class Outbox:
         self.max_bytes = max_bytes
         self.waker = waker
         self.published = self.failed = self.abandoned = self.dropped = self.invalid = 0
-        self.pending = self.pending_bytes = 0
+        self._held = self._held_bytes = 0
         self._taken = 0
-        self._closed = False
+        self._closed = self._over = False
+        self._uncounted: deque[bytes] = deque()
+        self._roomy = False
         self._lock = threading.Lock()
         self._queue: deque[bytes | Parcel] = deque()
         self._returned: deque[Parcel] = deque()
         self._open: dict[int, Parcel] = {}
         self._waiters: list[Waiter] = []
+        self._look_for_room()
+
+    @property
+    def pending(self) -> int:
+        """Rows that are neither acknowledged nor given up."""
+        with self._lock:
+            self._count()
+            return self._held
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of these rows."""
+        with self._lock:
+            self._count()
+            return self._held_bytes
 
     @property
     def waiting(self) -> int:
         """Entries that no parcel has been made of yet, and parcels to be sent again."""
-        return len(self._queue) + len(self._returned)
+        return len(self._uncounted) + len(self._queue) + len(self._returned)
 
     def add_row(self, row: bytes) -> bool:
         """Queue one row as JSON; False where there is no room for it (it counts as dropped)."""
-        # Who calls the model waits for this: no call beyond it.
-        with self._lock:
-            size = self.pending_bytes + len(row)
-            if self.pending >= self.max_rows or size > self.max_bytes or self._closed:
-                self.dropped += 1
-                return False
-            self._queue.append(row)
-            self.pending += 1
-            self.pending_bytes = size
+        uncounted = self._uncounted
+        if self._roomy and len(uncounted) < UNCOUNTED_ROWS and len(row) <= UNCOUNTED_BYTES:
+            uncounted.append(row)
+        elif not self._add(row, 1, len(row)):
+            return False
         if self.waker is not None:
             self._wake()
         return True
 
     def add_message(self, value: bytes, rows: int, content_type: str) -> bool:
         """Queue a message of ``rows`` rows as it is; False where there is no room for all of it."""
-        with self._lock:
-            if not self._fits(rows, len(value)) or self._closed:
-                self.dropped += rows
-                return False
-            self._queue.append(Parcel(value, rows, content_type))
-            self.pending += rows
-            self.pending_bytes += len(value)
+        if not self._add(Parcel(value, rows, content_type), rows, len(value)):
+            return False
         if self.waker is not None:
             self._wake()
         return True
+
+    def _add(self, entry: bytes | Parcel, rows: int, size: int) -> bool:
+        with self._lock:
+            self._count()
+            if self._closed or not self._fits(rows, size):
+                self.dropped += rows
+                return False
+            self._queue.append(entry)
+            self._held += rows
+            self._held_bytes += size
+            self._look_for_room()
+        return True
+
+    def _count(self) -> None:
+        """Count the rows that came without the lock, which is held now."""
+        # One by one: others append meanwhile.
+        rows = [self._uncounted.popleft() for _ in range(len(self._uncounted))]
+        if self._over:  # added by a thread that had looked before
+            self.dropped += len(rows)
+        elif rows:
+            self._queue.extend(rows)
+            self._held += len(rows)
+            self._held_bytes += sum(map(len, rows))
+        self._look_for_room()
+
+    def _look_for_room(self) -> None:
+        rows = 2 * UNCOUNTED_ROWS
+        self._roomy = not self._closed and self._fits(rows, rows * UNCOUNTED_BYTES)
 
     def _wake(self) -> None:
         waker = self.waker
@@ -91,16 +134,17 @@ class Outbox:
             waker()
 
     def _fits(self, rows: int, size: int) -> bool:
-        return self.pending + rows <= self.max_rows and self.pending_bytes + size <= self.max_bytes
+        return self._held + rows <= self.max_rows and self._held_bytes + size <= self.max_bytes
 
     def close(self) -> None:
         """Take nothing more: what comes now is dropped."""
         with self._lock:
             self._closed = True
+            self._count()
 
     @property
     def _accepted(self) -> int:
-        return self.published + self.failed + self.abandoned + self.pending
+        return self.published + self.failed + self.abandoned + self._held
 
     @property
     def settled(self) -> int:
@@ -116,6 +160,7 @@ class Outbox:
     def take(self, *, max_rows: int, max_bytes: int) -> Parcel | None:
         """Return the next message to send, or None: a returned one, else the oldest rows together."""
         with self._lock:
+            self._count()
             if self._returned:
                 return self._returned.popleft()
             if not self._queue:
@@ -140,7 +185,7 @@ class Outbox:
 
     def _opened(self, parcel: Parcel, size: int) -> Parcel:
         # Brackets and commas of an array are bytes too: the bound counts what is really held.
-        self.pending_bytes += len(parcel.value) - size
+        self._held_bytes += len(parcel.value) - size
         self._taken += parcel.rows
         self._open[parcel.number] = parcel
         return parcel
@@ -162,10 +207,12 @@ class Outbox:
         """Let go of everything that is not acknowledged, for ever; return how many rows that were."""
         with self._lock:
             self._closed = True
-            rows = self.pending
+            self._count()
+            self._over = True
+            rows = self._held
             self._taken = self._accepted
             self.abandoned += rows
-            self.pending = self.pending_bytes = 0
+            self._held = self._held_bytes = 0
             for held in (self._queue, self._returned, self._open):
                 held.clear()
             ready = self._ready()
@@ -178,14 +225,16 @@ class Outbox:
                 return  # abandoned meanwhile
             self.published += published
             self.failed += failed
-            self.pending -= parcel.rows
-            self.pending_bytes -= len(parcel.value)
+            self._held -= parcel.rows
+            self._held_bytes -= len(parcel.value)
+            self._count()
             ready = self._ready()
         _resolve(ready)
 
     def drained(self) -> Future[bool]:
         """Return a future that is set once every row accepted so far has been settled."""
         with self._lock:
+            self._count()
             target = self._accepted
         return self._when(lambda: min(self._open, default=self._taken) >= target)
 
@@ -201,6 +250,7 @@ class Outbox:
     def _when(self, condition: Callable[[], bool]) -> Future[bool]:
         future: Future[bool] = Future()
         with self._lock:
+            self._count()
             if not condition():
                 self._waiters.append((condition, future))
                 return future

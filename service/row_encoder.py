@@ -6,11 +6,11 @@ at once, and the buffer's size is exact. It costs about 1 µs for 20 plain float
 
 from __future__ import annotations
 
-import time as clock
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import repeat
-from math import isfinite
+from time import time as now
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +27,8 @@ from attributary.service.arrays import (
     plain_matrix,
 )
 
+_HIGHEST = sys.float_info.max
+_SUMS = (float, int)
 _NOT_A_TIME = -(2**63)  # numpy's NaT
 MAX_ROW_BYTES = 900_000  # a message of one row stays below Kafka's default limit of 1 MiB
 
@@ -48,6 +50,7 @@ class RowEncoder:
         self.feature_names = _names(feature_names, "feature_names")
         self.output_names = _names(output_names, "output_names")
         self._encoder = msgspec.json.Encoder()
+        self._summed = True
 
     def encode(
         self,
@@ -68,9 +71,21 @@ class RowEncoder:
             features = self._features(features)
         if not features:
             raise RejectedError(Reason.FEATURES_MISSING, "the row has no features")
-        if not PLAIN.issuperset(map(type, features.values())):
+        plain = False
+        if self._summed:
+            # Numbers have a sum, which takes a third of the time of asking each one what it is.
+            try:
+                plain = type(sum(features.values())) in _SUMS
+            except Exception:
+                plain = False
+            self._summed = plain  # rows of other things come again
+        if not plain and not PLAIN.issuperset(map(type, features.values())):
             features = {key: _plain(value, key) for key, value in features.items()}
-        if type(outputs) is not float or self.output_names is not None or not isfinite(outputs):
+        if (
+            type(outputs) is not float
+            or not -_HIGHEST <= outputs <= _HIGHEST
+            or self.output_names is not None
+        ):
             outputs = self._outputs(outputs)
         if model is not None or self.model is None:
             model = self._other_model(model)
@@ -79,7 +94,7 @@ class RowEncoder:
             outputs,
             model,
             None if id is None else _identity(id),
-            int(clock.time() * 1000) / 1000 if time is None else _seconds(time),
+            now() if time is None else _seconds(time),
             1.0 if weight is None else weight_of(weight),
         )
         try:

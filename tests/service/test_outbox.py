@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from concurrent.futures import Future
 
+import pytest
+
+from attributary.service import outbox as outbox_module
 from attributary.service.outbox import Outbox, Parcel
 
 LIMITS = {"max_rows": 100, "max_bytes": 10_000}
@@ -161,7 +165,12 @@ def test_a_closed_outbox_takes_nothing_and_gives_what_it_holds() -> None:
     assert (outbox.published, outbox.pending, outbox.dropped) == (1, 0, 4)
 
 
-def test_every_row_has_one_count_through_any_history() -> None:
+@pytest.mark.parametrize("uncounted", [0, 3])
+def test_every_row_has_one_count_through_any_history(
+    uncounted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox_module, "UNCOUNTED_ROWS", uncounted)
+    monkeypatch.setattr(outbox_module, "UNCOUNTED_BYTES", 30)
     rng = random.Random(3)
     for _ in range(200):
         outbox = Outbox(max_rows=20, max_bytes=400)
@@ -187,15 +196,51 @@ def test_every_row_has_one_count_through_any_history() -> None:
                 )
             elif action >= 0.95:
                 waiting.append((accepted, outbox.drained()))
-            assert _total(outbox) == accepted
-            assert outbox.dropped == offered - accepted
-            assert outbox.pending <= 20
+            if rng.random() < 0.5:  # else rows stay uncounted for longer
+                assert _total(outbox) == accepted
+                assert outbox.dropped == offered - accepted
+                assert outbox.pending <= 20
+                assert outbox.pending_bytes <= 400 + 20 * 5  # and the commas of parcels
         while (parcel := outbox.take(max_rows=5, max_bytes=100)) or held:
             outbox.acknowledge(parcel or held.pop())
         for parcel in held:
             outbox.acknowledge(parcel)
         assert (outbox.pending, outbox.pending_bytes) == (0, 0)
         assert all(future.done() for _, future in waiting)
+
+
+def test_threads_that_add_at_once_keep_the_bounds_and_every_row() -> None:
+    outbox = Outbox(max_rows=2000, max_bytes=10**9)
+    accepted: list[int] = []
+
+    def add() -> None:
+        accepted.append(sum(outbox.add_row(b"1") for _ in range(3000)))
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    taken = most = 0
+    while taken < 6000 and any(thread.is_alive() for thread in threads):
+        most = max(most, outbox.pending)
+        if parcel := outbox.take(max_rows=100, max_bytes=10_000):
+            taken += parcel.rows
+            outbox.acknowledge(parcel)
+    for thread in threads:
+        thread.join()
+    assert most <= 2000
+    assert outbox.published + outbox.pending == sum(accepted)
+    assert outbox.dropped == 12_000 - sum(accepted)
+    while parcel := outbox.take(max_rows=1000, max_bytes=10_000):
+        outbox.acknowledge(parcel)
+    assert (outbox.published, outbox.pending_bytes) == (sum(accepted), 0)
+
+
+def test_a_row_that_comes_too_late_to_be_sent_is_dropped() -> None:
+    outbox = Outbox(max_rows=10_000, max_bytes=10**9)
+    outbox.add_row(b"1")
+    outbox.abandon()
+    outbox._uncounted.append(b"2")  # of a thread that had looked before
+    assert (outbox.pending, outbox.abandoned, outbox.dropped) == (0, 1, 1)
 
 
 def test_settled_are_the_rows_before_which_none_is_open() -> None:

@@ -6,6 +6,8 @@ import math
 import time
 import uuid
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -197,6 +199,35 @@ def test_a_row_needs_a_model_and_an_array_needs_names() -> None:
         RowEncoder("m").encode([1, 2], 1)
     with pytest.raises(RejectedError, match="distinct"):
         RowEncoder("m", feature_names=["x", "x"])
+
+
+def test_what_came_before_makes_no_difference() -> None:
+    rows: list[dict[str, Any]] = [
+        {"age": 1.5, "income": 2},
+        {"age": 1.5, "income": 2**2000},
+        {"age": Fraction(1, 2), "income": 0.5},
+        {"age": Decimal(1), "income": 2},
+        {"age": np.float64(1.5), "income": 2.5},
+        {"age": "x", "income": None},
+        {"age": math.inf, "income": -math.inf},
+        {"age": True, "income": False},
+        {"age": [1.0], "income": 2.0},
+    ]
+
+    def said(encoder: RowEncoder, row: dict[str, Any]) -> Any:
+        try:
+            return _decode(encoder.encode(row, 0.5, time=1)).features
+        except RejectedError as error:
+            return error.reason
+
+    alone = [said(RowEncoder("m"), row) for row in rows]
+    assert [isinstance(found, dict) for found in alone] == [
+        True, False, False, False, True, True, True, True, False
+    ]  # fmt: skip
+    for turn in range(len(rows)):
+        encoder = RowEncoder("m")
+        turned = [*rows[turn:], *rows[:turn]]
+        assert [said(encoder, row) for row in turned] == [*alone[turn:], *alone[:turn]]
 
 
 def test_the_caller_may_change_its_row_afterwards() -> None:
