@@ -14,6 +14,7 @@ from benchmarks import (
     capacity,
     client,
     coverage,
+    drift_delay,
     endtoend,
     explain_speed,
     figures,
@@ -30,6 +31,7 @@ from benchmarks import (
     ordshap_text,
     ordshap_tokens,
     outages,
+    prequential,
     report,
     state,
     streaming_maths,
@@ -61,6 +63,8 @@ SUITES = [
     capacity.SUITE,
     outages.SUITE,
     unit_costs.SUITE,
+    drift_delay.SUITE,
+    prequential.SUITE,
 ]
 
 

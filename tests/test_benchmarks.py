@@ -37,6 +37,8 @@ PAGES = {
         "mcir-estimators",
         "mcir-conditioning",
         "mcir-interactions",
+        "drift-delay",
+        "prequential",
     ),
 }
 
@@ -432,3 +434,41 @@ def test_order_alone_tells_the_class_of_a_sentence() -> None:
             assert known[tuple(turned)] != label
     assert pairs > 1_000
     assert known.get(("the", "film", "was", "not", "bad", "but", "good"), 1) == 1
+
+
+def test_drift_is_told_as_late_as_the_rules_say(folder: Path) -> None:
+    kept = json.loads((folder / "results" / "drift-delay.json").read_text(encoding="utf-8"))
+    code = (
+        "import json, sys\n"
+        "from benchmarks import drift_delay as d\n"
+        "found = d.summary(json.load(sys.stdin))\n"
+        "told = [[3600, 'input:x5'], [3900, 'input:x5'], [4500, 'input:x5'], [4500, 'input:x1']]\n"
+        "late = [d.delay('input, abrupt', told, 3600, lasting=on) for on in (True, False)]\n"
+        "print(json.dumps([found, late, d.false_windows(told, 0, 14)]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(kept["cases"]),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found, late, wrong = json.loads(done.stdout)
+    # On before the change, off in between, on again; a rule that does not last tells at once.
+    assert (late, wrong) == ([900, 300], 2)
+    alerts, first = found["attributary, alerts"], found["attributary, first window"]
+    # One standard deviation is told by the first window that has it, and by the alert ten minutes later.
+    assert first["delays"]["input, abrupt"] == [300]
+    assert alerts["delays"]["input, abrupt"] == [3300]
+    assert first["delays"]["concept, abrupt"] != [None]
+    assert alerts["false"]["all"][0] == 0
+
+
+def test_a_learning_model_and_its_explanation_follow_a_change(folder: Path) -> None:
+    kept = json.loads((folder / "results" / "prequential.json").read_text(encoding="utf-8"))
+    (case,) = kept["cases"].values()
+    lead = [max(range(8), key=window.__getitem__) for window in case["strengths"]]
+    assert lead[:3] == [0, 0, 0]
+    assert lead[-1] == 3
+    assert max(case["error"][1:3]) < case["error"][3] > case["error"][5]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -38,3 +41,84 @@ def test_every_alert_has_a_test_that_it_fires() -> None:
         if case.get("exp_alerts")
     }
     assert fired == alerts
+
+
+@needs_promtool
+def test_the_benchmarks_judge_as_promtool_does(tmp_path: Path) -> None:
+    """Random gauges, judged by both: which alerts fire at the end of every minute."""
+    code = (
+        "import json, sys\n"
+        "from benchmarks import alert_rules as a\n"
+        "times, scrapes = json.load(sys.stdin)\n"
+        "read = [{(n, tuple(map(tuple, l))): v for n, l, v in s} for s in scrapes]\n"
+        "found = {r.name: [sorted(f) for f in a.judge(r, times, read).fires] for r in a.load()}\n"
+        "print(json.dumps(found))"
+    )
+    rng = np.random.default_rng(5)
+    minutes, about = 180, {"model": "m", "window": "tumbling_60s"}
+    series: dict[tuple[str, tuple[tuple[str, str], ...]], list[float]] = {}
+
+    def add(name: str, values: np.ndarray, **labels: str) -> None:
+        series[name, tuple(sorted({**about, **labels}.items()))] = np.round(values, 3).tolist()
+
+    def steps(*values: float) -> np.ndarray:
+        """A value held for twelve minutes at a time, with a minute of another now and then."""
+        held = np.repeat(rng.choice(values, minutes // 12), 12)
+        return np.where(rng.random(minutes) < 0.03, rng.choice(values, minutes), held)
+
+    drift = {"reference": "baseline"}
+    add("attributary_attribution_kendall_ratio", steps(0.2, 0.3, 0.9), output="y", **drift)
+    add("attributary_output_ks_ratio", steps(0.05, 0.3, 0.3), output="y", **drift)
+    add("attributary_output_ks_critical_ratio", steps(0.08, 0.12), output="y", **drift)
+    add("attributary_window_rows", np.full(minutes, 300.0), output="y")
+    ranks = np.array([rng.permutation(5) + 1 for _ in range(minutes // 12)]).repeat(12, axis=0)
+    for k, feature in enumerate("abcde"):
+        add("attributary_psi_ratio", steps(0.1, 0.4, 0.4), feature=feature, **drift)
+        add("attributary_psi_critical_ratio", steps(0.2, 0.3), feature=feature, **drift)
+        add("attributary_rank", ranks[:, k].astype(float), feature=feature, output="y")
+        add("attributary_strength_low_ratio", steps(0.05, 0.3, 0.3), feature=feature, output="y")
+
+    times = [60.0 * k for k in range(minutes)]
+    scrapes = [
+        [[name, labels, v[k]] for (name, labels), v in series.items()] for k in range(minutes)
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps([times, scrapes]),
+        cwd=RULES.parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    fired = json.loads(done.stdout)
+    assert [name for name, verdicts in fired.items() if not any(verdicts)] == []
+    label = {"AttributaryRankFlip": "feature", "AttributaryInputDrift": "feature"}
+    expected = [
+        {
+            "expr": f"count by ({(by := label.get(alert, 'output'))}) "
+            f'(ALERTS{{alertname="{alert}",alertstate="firing"}})',
+            "eval_time": f"{k}m",
+            "exp_samples": [{"labels": f'{{{by}="{name}"}}', "value": 1} for name in names],
+        }
+        for alert, verdicts in fired.items()
+        for k, names in enumerate(verdicts)
+    ]
+    given = [
+        {
+            "series": name + "{" + ",".join(f'{k}="{v}"' for k, v in labels) + "}",
+            "values": " ".join(map(str, values)),
+        }
+        for (name, labels), values in series.items()
+    ]
+    test = {"interval": "1m", "input_series": given, "promql_expr_test": expected}
+    content = {
+        "rule_files": [str(RULES / "rules.yml")],
+        "evaluation_interval": "1m",
+        "tests": [test],
+    }
+    path = tmp_path / "judged.yml"
+    path.write_text(yaml.safe_dump(content))
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
