@@ -197,24 +197,22 @@ def propose_next(
     """
     if not panes:
         return None
-    state, x_digests, y_digests = (
-        panes[0].comovement.copy(),
-        panes[0].x_digests.copy(),
-        panes[0].y_digests.copy(),
-    )
+    state = panes[0].comovement.copy()
     for pane in panes[1:]:
         state.merge(pane.comovement)
-        x_digests.merge(pane.x_digests)
-        y_digests.merge(pane.y_digests)
     rows = sum(pane.rows for pane in panes)
     scanty = epoch.record.rows < options.grid_rows <= rows
     left = departed(state)
     if not scanty and not left.any:
         return None
+    digests = panes[0].state().digests.copy()
+    for pane in panes[1:]:
+        digests.merge(pane.state().digests)
     ranks = (np.arange(1024) + 0.5) / 1024
+    values = digests.quantile(ranks)
     grid = Grid.from_rows(
-        x_digests.quantile(ranks),
-        y_digests.quantile(ranks),
+        values[:, : state.columns],
+        values[:, state.columns :],
         cells=epoch.grid.cells,
         epoch=epoch.record.epoch + 1,
     )
