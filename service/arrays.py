@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from sys import modules
 from typing import Any
 
+import msgspec
+
 PLAIN = frozenset({float, int, bool, str, type(None)})
 """What JSON carries as it is."""
 
@@ -19,6 +21,29 @@ def is_array(value: Any) -> bool:
 def is_numpy(value: Any) -> bool:
     """Whether it is an array or a scalar of numpy's own classes."""
     return type(value).__module__ == "numpy"
+
+
+class Numbers(msgspec.Struct, frozen=True, gc=False):
+    """A vector of numbers as it was: the array that it comes from may change afterwards."""
+
+    data: bytes
+    dtype: Any
+    count: int
+
+    def tolist(self) -> list[Any]:
+        """Return them as Python's numbers."""
+        import numpy as np  # who made the array has loaded it
+
+        found: list[Any] = np.frombuffer(self.data, self.dtype).tolist()
+        return found
+
+
+def numbers(array: Any) -> Numbers | None:
+    """Return the vector of an array of shape (n,) or (1, n); None where Python has no such numbers."""
+    dtype = array.dtype
+    if dtype.kind not in "fiub" or dtype.itemsize > 8:
+        return None
+    return Numbers(array.tobytes(), dtype, array.size)
 
 
 def as_array(value: Any) -> Any:

@@ -13,11 +13,14 @@ from typing import Any
 import msgspec
 
 from attributary.schemas.errors import Reason, RejectedError
-from attributary.service.arrays import as_array, is_array, plain_matrix, plain_vector
+from attributary.service.arrays import as_array, is_array, numbers, plain_matrix, plain_vector
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """Features as ``publish`` (one row) or ``publish_batch`` (``many``) take them, and how many rows."""
+    """Features as ``publish`` (one row) or ``publish_batch`` (``many``) take them, and how many rows.
+
+    ``Numbers`` are one row, whether as a vector or as a matrix (``many``).
+    """
 
     features: Any
     many: bool
@@ -157,9 +160,11 @@ def _listed(values: Any, names: Sequence[str] | None) -> Observed | None:
 
 def _array(array: Any, names: Sequence[str] | None) -> Observed:
     if array.ndim == 1:
-        return Observed(array.copy() if names is None else _row(array.tolist(), names), False, 1)
+        if names is not None:
+            return Observed(_row(array.tolist(), names), False, 1)
+        return Observed(numbers(array) or array.copy(), False, 1)
     if array.ndim == 2 and len(array) == 1 and names is None:
-        return Observed(array.tolist(), True, 1)
+        return Observed(numbers(array) or array.copy(), True, 1)
     return _matrix(array.copy(), names)
 
 

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
 
 from attributary.schemas.row import JSON_CONTENT
 
@@ -35,6 +37,20 @@ class Parcel:
     number: int = 0
 
 
+class Later(Protocol):
+    """A row that becomes JSON when it is taken. It can fail no more."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes until then."""
+
+    def encode(self) -> bytes:
+        """Return it as JSON."""
+
+
+Row = bytes | Later
+
+
 class Outbox:
     """Rows and ready-made messages in the order they came, bounded in rows and in bytes.
 
@@ -53,10 +69,10 @@ class Outbox:
         self._held = self._held_bytes = 0
         self._taken = 0
         self._closed = self._over = False
-        self._uncounted: deque[bytes] = deque()
+        self._uncounted: deque[Row] = deque()
         self._roomy = False
         self._lock = threading.Lock()
-        self._queue: deque[bytes | Parcel] = deque()
+        self._queue: deque[Row | Parcel] = deque()
         self._returned: deque[Parcel] = deque()
         self._open: dict[int, Parcel] = {}
         self._waiters: list[Waiter] = []
@@ -81,12 +97,13 @@ class Outbox:
         """Entries that no parcel has been made of yet, and parcels to be sent again."""
         return len(self._uncounted) + len(self._queue) + len(self._returned)
 
-    def add_row(self, row: bytes) -> bool:
+    def add_row(self, row: Row) -> bool:
         """Queue one row as JSON; False where there is no room for it (it counts as dropped)."""
         uncounted = self._uncounted
-        if self._roomy and len(uncounted) < UNCOUNTED_ROWS and len(row) <= UNCOUNTED_BYTES:
+        size = len(row) if isinstance(row, bytes) else row.size
+        if self._roomy and len(uncounted) < UNCOUNTED_ROWS and size <= UNCOUNTED_BYTES:
             uncounted.append(row)
-        elif not self._add(row, 1, len(row)):
+        elif not self._add(row, 1, size):
             return False
         if self.waker is not None:
             self._wake()
@@ -100,7 +117,7 @@ class Outbox:
             self._wake()
         return True
 
-    def _add(self, entry: bytes | Parcel, rows: int, size: int) -> bool:
+    def _add(self, entry: Row | Parcel, rows: int, size: int) -> bool:
         with self._lock:
             self._count()
             if self._closed or not self._fits(rows, size):
@@ -121,7 +138,7 @@ class Outbox:
         elif rows:
             self._queue.extend(rows)
             self._held += len(rows)
-            self._held_bytes += sum(map(len, rows))
+            self._held_bytes += sum(map(_size, rows))
         self._look_for_room()
 
     def _look_for_room(self) -> None:
@@ -170,21 +187,30 @@ class Outbox:
                 self._queue.popleft()
                 parcel = Parcel(first.value, first.rows, first.content_type, self._taken)
                 return self._opened(parcel, len(parcel.value))
-            rows: list[bytes] = []
-            size = 0
-            while self._queue and len(rows) < max_rows:
-                entry = self._queue[0]
-                if isinstance(entry, Parcel) or (rows and size + len(entry) > max_bytes):
-                    break
+            oldest = list(islice(self._queue, max_rows))
+        # Without the lock: this is what takes time. Nobody else takes any, only abandon does.
+        rows: list[bytes] = []
+        size = held = 0
+        for entry in oldest:
+            if isinstance(entry, Parcel):
+                break
+            row = entry if isinstance(entry, bytes) else entry.encode()
+            if rows and size + len(row) > max_bytes:
+                break
+            rows.append(row)
+            size += len(row)
+            held += _size(entry)
+        value = rows[0] if len(rows) == 1 else b"[" + b",".join(rows) + b"]"
+        with self._lock:
+            if self._over:
+                return None
+            for _ in rows:
                 self._queue.popleft()
-                rows.append(entry)
-                size += len(entry)
-            value = rows[0] if len(rows) == 1 else b"[" + b",".join(rows) + b"]"
-            parcel = Parcel(value, len(rows), JSON_CONTENT, self._taken)
-            return self._opened(parcel, size)
+            return self._opened(Parcel(value, len(rows), JSON_CONTENT, self._taken), held)
 
     def _opened(self, parcel: Parcel, size: int) -> Parcel:
-        # Brackets and commas of an array are bytes too: the bound counts what is really held.
+        # What it is now is more than what was added, by brackets and commas at least: the bound counts what
+        # is really held.
         self._held_bytes += len(parcel.value) - size
         self._taken += parcel.rows
         self._open[parcel.number] = parcel
@@ -262,6 +288,10 @@ class Outbox:
         if ready:
             self._waiters = [waiter for waiter in self._waiters if waiter[1] not in ready]
         return ready
+
+
+def _size(row: Row) -> int:
+    return len(row) if isinstance(row, bytes) else row.size
 
 
 def _resolve(futures: list[Future[bool]]) -> None:

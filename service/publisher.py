@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from attributary.schemas.errors import ConfigurationError, Reason, RejectedError
 from attributary.schemas.row import DEFAULT_TOPIC
 from attributary.service.address import check_broker
-from attributary.service.outbox import Outbox
+from attributary.service.outbox import Outbox, Row
 from attributary.service.row_encoder import RowEncoder
 from attributary.service.sending import Sending, loading
 from attributary.service.watch import Chosen, watched
@@ -159,7 +159,11 @@ class Publisher:
         logits. ``time``: an aware datetime, seconds since 1970 or RFC 3339. ``weight``: above 0.
         """
         try:
-            row = self._encoder.encode(features, outputs, id, time, weight, model)
+            row: Row | None = None
+            if type(features) is not dict:
+                row = self._encoder.keep(features, outputs, id, time, weight, model)
+            if row is None:
+                row = self._encoder.encode(features, outputs, id, time, weight, model)
         except Exception as error:
             return self.refuse(error)
         return self._outbox.add_row(row) or self._not_taken()

@@ -1,7 +1,8 @@
 """What a serving process has at hand (mappings, arrays, numpy scalars) as rows on the wire.
 
-A row becomes bytes inside the call: the caller may change its objects afterwards, a bad row is known
-at once, and the buffer's size is exact. It costs about 1 µs for 20 plain floats, 7 µs for 20 numpy scalars.
+A row becomes bytes inside the call: the caller may change its objects afterwards, a bad row is known at
+once, and so is its size. A vector of numbers can be nothing but a row: it is kept as it is, which takes a
+tenth of the time, and becomes JSON where it is sent.
 """
 
 from __future__ import annotations
@@ -20,17 +21,35 @@ from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.row import Row, event_time_ms, model_name, output_number, weight_of
 from attributary.service.arrays import (
     PLAIN,
+    Numbers,
     as_array,
     dimensions,
     is_array,
     is_numpy,
+    numbers,
     plain_matrix,
 )
 
 _HIGHEST = sys.float_info.max
 _SUMS = (float, int)
+# Most of one number with its comma and colon, of the rest of a row, and of the objects that keep one.
+_NUMBER_BYTES, _ROW_BYTES, _KEPT_BYTES = 30, 1000, 150
 _NOT_A_TIME = -(2**63)  # numpy's NaT
 MAX_ROW_BYTES = 900_000  # a message of one row stays below Kafka's default limit of 1 MiB
+
+
+class KeptRow(msgspec.Struct, frozen=True, gc=False):
+    """A row of numbers that is encoded later; ``size`` in bytes, as it is held."""
+
+    encoder: RowEncoder
+    features: Numbers
+    outputs: float
+    time: float
+    size: int
+
+    def encode(self) -> bytes:
+        """Return the row as JSON."""
+        return self.encoder.encode(self.features, self.outputs, None, self.time)
 
 
 class RowEncoder:
@@ -51,6 +70,34 @@ class RowEncoder:
         self.output_names = _names(output_names, "output_names")
         self._encoder = msgspec.json.Encoder()
         self._summed = True
+        self._kept_features = self._most_kept()
+
+    def _most_kept(self) -> int:
+        """Return how many numbers make a row whatever they are; -1: none do, or not of any size."""
+        if self.model is None or self.feature_names is None or self.output_names is not None:
+            return -1
+        try:
+            names = len(self._encoder.encode(self.feature_names))
+        except ValueError:  # half of a surrogate pair
+            return -1
+        rest = _NUMBER_BYTES * len(self.feature_names) + _ROW_BYTES
+        return len(self.feature_names) if names + rest <= MAX_ROW_BYTES else -1
+
+    def keep(
+        self, features: Any, outputs: Any, name: Any, time: Any, weight: Any, model: str | None
+    ) -> KeptRow | None:
+        """Return a vector of numbers and its output as a row of now; None: it takes ``encode`` to tell."""
+        if name is not None or time is not None or weight is not None or model is not None:
+            return None
+        if type(outputs) is not float or not -_HIGHEST <= outputs <= _HIGHEST:
+            return None
+        if type(features) is not Numbers:
+            if not is_array(features) or features.ndim != 1:
+                return None
+            features = numbers(features)
+        if features is None or features.count != self._kept_features:
+            return None
+        return KeptRow(self, features, outputs, now(), _KEPT_BYTES + len(features.data))
 
     def encode(
         self,
@@ -156,7 +203,7 @@ class RowEncoder:
         return None if model == self.model else model_name(model)
 
     def _features(self, features: Any) -> dict[Any, Any]:
-        if is_array(features) and features.ndim == 1:
+        if type(features) is Numbers or (is_array(features) and features.ndim == 1):
             values = features.tolist()
         elif isinstance(features, (list, tuple)):
             values = _one_row(features)

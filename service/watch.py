@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import GeneratorType
 from typing import Any, Protocol, TypeVar
 
-from attributary.service.arrays import dimensions, is_array
+from attributary.service.arrays import Numbers, dimensions, is_array
 from attributary.service.observed import Observed, observe, said
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -87,7 +87,7 @@ def publish_seen(publisher: Publishing, seen: Observed, result: Any, ids: Any = 
             alone = number or len(outputs) == 1
             if alone:  # half the time of a batch of one
                 outputs = outputs if number else outputs[0]
-                features = features[0] if type(features) is list else _first(features)
+                features = features if type(features) is Numbers else _first(features)
                 ids = ids if ids is None or dimensions(ids) == 0 else ids[0]
     except Exception as error:
         publisher.refuse(error, seen.rows)
@@ -95,7 +95,8 @@ def publish_seen(publisher: Publishing, seen: Observed, result: Any, ids: Any = 
     if alone:
         publisher.publish(features, outputs, id=ids)
     else:
-        publisher.publish_batch(features, outputs, ids=ids)
+        many = [features.tolist()] if type(features) is Numbers else features
+        publisher.publish_batch(many, outputs, ids=ids)
 
 
 def _first(features: Any) -> Any:

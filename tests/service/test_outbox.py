@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 
 import pytest
@@ -45,6 +46,49 @@ def test_a_single_row_is_no_array_and_a_message_goes_alone() -> None:
     found = [_taken(outbox) for _ in range(3)]
     assert [(p.value, p.rows) for p in found] == [(b"{}", 1), (b"arrow", 7), (b"[]", 1)]
     assert found[1].content_type == "application/arrow"
+
+
+class _Later:
+    """A row that becomes JSON when it is taken."""
+
+    size = 3
+
+    def __init__(self, text: bytes, once: Callable[[], object] = lambda: None) -> None:
+        self._text = text
+        self._once = once
+
+    def encode(self) -> bytes:
+        self._once()
+        return self._text
+
+
+@pytest.mark.parametrize("uncounted", [0, 3])
+def test_rows_that_become_json_later_keep_their_place_and_their_size(
+    uncounted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox_module, "UNCOUNTED_ROWS", uncounted)
+    monkeypatch.setattr(outbox_module, "UNCOUNTED_BYTES", 30)
+    outbox = Outbox(max_rows=100, max_bytes=1000)
+    for row in (b"1", _Later(b"20"), b"3", _Later(b"4" * 50), _Later(b"5")):
+        assert outbox.add_row(row)
+    assert outbox.pending_bytes == 1 + 3 + 1 + 3 + 3
+    first = outbox.take(max_rows=10, max_bytes=20)
+    assert first is not None
+    assert first.value == b"[1,20,3]"
+    assert (outbox.pending, outbox.pending_bytes) == (5, 8 + 3 + 3)
+    second = outbox.take(max_rows=10, max_bytes=20)
+    assert second is not None
+    assert second.value == b"4" * 50
+    for parcel in (first, second, _taken(outbox)):
+        outbox.acknowledge(parcel)
+    assert (outbox.published, outbox.pending, outbox.pending_bytes) == (5, 0, 0)
+
+
+def test_what_is_abandoned_while_it_becomes_json_is_not_taken() -> None:
+    outbox = Outbox(**LIMITS)
+    outbox.add_row(_Later(b"1", outbox.abandon))
+    assert outbox.take(**LIMITS) is None
+    assert (outbox.pending, outbox.abandoned, outbox.waiting) == (0, 1, 0)
 
 
 def test_a_parcel_is_bounded_in_bytes_but_never_empty() -> None:

@@ -10,12 +10,14 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
 
 from attributary.schemas.errors import Reason, RejectedError
 from attributary.schemas.row import Row, decode_json_rows
+from attributary.service.observed import observe
 from attributary.service.row_encoder import MAX_ROW_BYTES, RowEncoder
 
 NAMES = ["age", "income"]
@@ -199,6 +201,81 @@ def test_a_row_needs_a_model_and_an_array_needs_names() -> None:
         RowEncoder("m").encode([1, 2], 1)
     with pytest.raises(RejectedError, match="distinct"):
         RowEncoder("m", feature_names=["x", "x"])
+
+
+def _keep(encoder: RowEncoder, features: Any, outputs: Any = 0.5, **options: Any) -> Any:
+    given = dict.fromkeys(["name", "time", "weight", "model"])
+    return encoder.keep(features, outputs, **{**given, **options})
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [
+        np.array([41.5, np.nan]),
+        np.array([41.5, np.inf], np.float32),
+        np.array([41.5, 2.0], np.float16),
+        np.array([41.5, 2.0], ">f8"),
+        np.array([2**62, -3]),
+        np.array([2**63 + 1, 3], np.uint64),
+        np.array([7, 3], np.uint8),
+        np.array([True, False]),
+        np.arange(4.0)[::-2],
+        np.asfortranarray(np.arange(6.0).reshape(2, 3))[:, 1],
+    ],
+    ids=lambda value: f"{value.dtype}-{value.strides}",
+)
+def test_a_vector_that_is_kept_is_the_row_that_encode_makes(vector: Any) -> None:
+    expected = ENCODER.encode(vector.tolist(), 0.5, time=1.0)
+    before = time.time()
+    kept = _keep(ENCODER, vector)
+    vector[:] = 0
+    assert before <= kept.time <= time.time()
+    assert msgspec.structs.replace(kept, time=1.0).encode() == expected
+    assert vector.nbytes < kept.size < len(expected) + 150
+    seen = observe(vector[None, :]).features
+    vector[:] = 1
+    assert _decode(_keep(ENCODER, seen).encode()).features == {"age": 0.0, "income": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("features", "options"),
+    [
+        (np.zeros(3), {}),
+        (np.zeros((1, 2)), {}),
+        (np.zeros(2, np.complex128), {}),
+        (np.zeros(2, np.longdouble), {}),
+        (np.zeros(2, object), {}),
+        (np.array(["a", "b"]), {}),
+        (np.zeros(2, "datetime64[s]"), {}),
+        ([0.0, 0.0], {}),
+        (np.zeros(2), {"outputs": math.nan}),
+        (np.zeros(2), {"outputs": -math.inf}),
+        (np.zeros(2), {"outputs": np.float64(1)}),
+        (np.zeros(2), {"outputs": "high"}),
+        (np.zeros(2), {"outputs": None}),
+        (np.zeros(2), {"name": "r1"}),
+        (np.zeros(2), {"time": 1.0}),
+        (np.zeros(2), {"weight": 2.0}),
+        (np.zeros(2), {"model": "other"}),
+    ],
+)
+def test_what_might_be_no_row_is_not_kept(features: Any, options: dict[str, Any]) -> None:
+    assert _keep(ENCODER, features, **options) is None
+
+
+def test_nothing_is_kept_that_could_fail_later() -> None:
+    vector = np.full(2, -1.2345678901234567e-300)
+    names = [f"{place:0100d}" for place in range(7000)]
+    for encoder, row in (
+        (RowEncoder(None, NAMES), vector),
+        (RowEncoder("m"), vector),
+        (RowEncoder("m", ["\ud800", "x"]), vector),
+        (RowEncoder("m", NAMES, ["y"]), vector),
+        (RowEncoder("m", names), np.full(7000, vector[0])),
+    ):
+        assert _keep(encoder, row) is None
+    longest = _keep(RowEncoder("m", names[:6700]), np.full(6700, vector[0])).encode()
+    assert 0.9 * MAX_ROW_BYTES < len(longest) <= MAX_ROW_BYTES
 
 
 def test_what_came_before_makes_no_difference() -> None:
