@@ -41,7 +41,8 @@ class NormalScores:
         self.rows, self.columns = values.shape
         n = self.rows
         by_column = np.ascontiguousarray(values.T)
-        self.order = np.argsort(by_column, axis=1, kind="stable")
+        # Ties in any order: sums are taken at their ends only.
+        self.order = np.argsort(by_column, axis=1)
         ascending = np.take_along_axis(by_column, self.order, axis=1)
         fresh = np.ones((self.columns, n + 1), dtype=bool)
         fresh[:, 1:-1] = ascending[:, 1:] != ascending[:, :-1]
