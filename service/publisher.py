@@ -15,7 +15,7 @@ import sys
 import threading
 import time as clock
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -184,15 +184,19 @@ class Publisher:
         ``outputs`` (n,) or (n, c); the others (n,) or None. A bad row leaves the others alone.
         """
         try:
-            rows = self._encoder.encode_batch(
-                features, outputs, ids=ids, times=times, weights=weights, model=model
-            )
+            rows: Iterable[Row | RejectedError] | None = None
+            if ids is None and times is None and weights is None and model is None:
+                rows = self._encoder.keep_batch(features, outputs)
+            if rows is None:
+                rows = self._encoder.encode_batch(
+                    features, outputs, ids=ids, times=times, weights=weights, model=model
+                )
         except Exception as error:
             self.refuse(error, _length(outputs))
             return 0
         taken = 0
         for row in rows:
-            if not isinstance(row, bytes):
+            if isinstance(row, RejectedError):
                 self.refuse(row)
             elif self._outbox.add_row(row):
                 taken += 1

@@ -9,32 +9,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import repeat
 from time import time as now
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
 from attributary.schemas.errors import Reason, RejectedError
-from attributary.schemas.row import Row, event_time_ms, model_name, output_number, weight_of
-from attributary.service.arrays import (
-    PLAIN,
-    Numbers,
-    as_array,
-    dimensions,
-    is_array,
-    is_numpy,
-    numbers,
-    plain_matrix,
+from attributary.schemas.row import Row, model_name, output_number, weight_of
+from attributary.service.arrays import PLAIN, Numbers, as_array, is_array, numbers, plain_matrix
+from attributary.service.row_values import (
+    as_list,
+    identity,
+    one_row,
+    plain_value,
+    rows_of,
+    seconds,
 )
 
 _HIGHEST = sys.float_info.max
 _SUMS = (float, int)
 # Most of one number with its comma and colon, of the rest of a row, and of the objects that keep one.
 _NUMBER_BYTES, _ROW_BYTES, _KEPT_BYTES = 30, 1000, 150
-_NOT_A_TIME = -(2**63)  # numpy's NaT
 MAX_ROW_BYTES = 900_000  # a message of one row stays below Kafka's default limit of 1 MiB
 
 
@@ -99,6 +95,30 @@ class RowEncoder:
             return None
         return KeptRow(self, features, outputs, now(), _KEPT_BYTES + len(features.data))
 
+    def keep_batch(self, features: Any, outputs: Any) -> Iterator[KeptRow | bytes] | None:
+        """Return the rows, of now, of a matrix of numbers and a vector of outputs; None as of ``keep``."""
+        if not (is_array(features) and is_array(outputs)) or (features.ndim, outputs.ndim) != (
+            2,
+            1,
+        ):
+            return None
+        kept, said = numbers(features), numbers(outputs)
+        if kept is None or said is None or features.shape != (said.count, self._kept_features):
+            return None
+        return self._kept(kept, said.tolist())
+
+    def _kept(self, matrix: Numbers, outputs: list[Any]) -> Iterator[KeptRow | bytes]:
+        count, time = self._kept_features, now()
+        step = count * matrix.dtype.itemsize
+        size = _KEPT_BYTES + step
+        for place, output in enumerate(outputs):
+            data = matrix.data[place * step : (place + 1) * step]
+            row = Numbers(data, matrix.dtype, count)
+            if -_HIGHEST <= output <= _HIGHEST:
+                yield KeptRow(self, row, float(output), time, size)
+            else:
+                yield self.encode(row, output, None, time)
+
     def encode(
         self,
         features: Any,
@@ -127,7 +147,7 @@ class RowEncoder:
                 plain = False
             self._summed = plain  # rows of other things come again
         if not plain and not PLAIN.issuperset(map(type, features.values())):
-            features = {key: _plain(value, key) for key, value in features.items()}
+            features = {key: plain_value(value, key) for key, value in features.items()}
         if (
             type(outputs) is not float
             or not -_HIGHEST <= outputs <= _HIGHEST
@@ -140,8 +160,8 @@ class RowEncoder:
             features,
             outputs,
             model,
-            None if id is None else _identity(id),
-            now() if time is None else _seconds(time),
+            None if id is None else identity(id),
+            now() if time is None else seconds(time),
             1.0 if weight is None else weight_of(weight),
         )
         try:
@@ -171,12 +191,12 @@ class RowEncoder:
         """
         names, rows, count = self._columns(features)
         if isinstance(outputs, Mapping):
-            columns = [_rows_of(column, count, "outputs") for column in outputs.values()]
+            columns = [rows_of(column, count, "outputs") for column in outputs.values()]
             out: Any = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
         else:
-            out = _rows_of(outputs, count, "outputs")
+            out = rows_of(outputs, count, "outputs")
         listed = [
-            repeat(None, count) if given is None else _rows_of(given, count, what)
+            repeat(None, count) if given is None else rows_of(given, count, what)
             for given, what in ((ids, "ids"), (times, "times"), (weights, "weights"))
         ]
         return self._encoded(names, rows, out, *listed, model=model)
@@ -206,11 +226,11 @@ class RowEncoder:
         if type(features) is Numbers or (is_array(features) and features.ndim == 1):
             values = features.tolist()
         elif isinstance(features, (list, tuple)):
-            values = _one_row(features)
+            values = one_row(features)
         elif isinstance(features, Mapping) or hasattr(features, "keys"):
             return dict(features)  # a pandas Series reads as a mapping too
         else:
-            values = _one_row(features)
+            values = one_row(features)
         names = self.feature_names or self._named()
         if len(values) != len(names):
             raise RejectedError(
@@ -229,7 +249,7 @@ class RowEncoder:
                 raise RejectedError(Reason.OUTPUTS_MISSING, "the row has no outputs")
             return named
         else:
-            values = [output_number(value) for value in _one_row(outputs)]
+            values = [output_number(value) for value in one_row(outputs)]
         if self.output_names is not None:
             if len(values) != len(self.output_names):
                 raise RejectedError(
@@ -244,7 +264,7 @@ class RowEncoder:
 
     def _columns(self, features: Any) -> tuple[tuple[str, ...], Any, int]:
         if isinstance(features, Mapping) or hasattr(features, "keys"):
-            columns = {str(name): _list(features[name]) for name in features.keys()}  # noqa: SIM118
+            columns = {str(name): as_list(features[name]) for name in features.keys()}  # noqa: SIM118
             counts = {len(column) for column in columns.values()}
             if len(counts) != 1:
                 raise RejectedError(
@@ -280,87 +300,3 @@ def _names(names: Sequence[str] | None, what: str) -> tuple[str, ...] | None:
     if not found or len(set(found)) != len(found):
         raise RejectedError(Reason.WRONG_TYPE, f"{what} must be distinct names, got {found!r:.200}")
     return found
-
-
-def _one_row(values: Any) -> list[Any]:
-    """Return a scalar, a vector or a batch of one as a list of plain values."""
-    if isinstance(values, (list, tuple)):
-        if len(values) == 1 and dimensions(values[0]) > 0:
-            return _one_row(values[0])
-        return list(values)
-    array = values if is_array(values) else as_array(values)
-    if array.ndim == 1:
-        return array.tolist()  # type: ignore[no-any-return]
-    if array.ndim == 2 and array.shape[0] == 1:
-        return array[0].tolist()  # type: ignore[no-any-return]
-    if array.ndim == 0:
-        return [array.item()]
-    raise RejectedError(
-        Reason.WRONG_TYPE, f"one row expected, got shape {array.shape}: use publish_batch"
-    )
-
-
-def _list(values: Any) -> list[Any]:
-    """Return a column as Python values; times stay numpy's, whose tolist() gives bare integers."""
-    if hasattr(values, "tolist") and getattr(values.dtype, "kind", "O") not in "mM":
-        return list(values.tolist())
-    return list(values)
-
-
-def _rows_of(values: Any, count: int, what: str) -> list[Any]:
-    if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
-    found = _list(values)
-    if len(found) != count:
-        raise RejectedError(Reason.WRONG_TYPE, f"{len(found)} {what} for {count} rows")
-    return found
-
-
-def _plain(value: Any, name: object) -> float | str | None:
-    """Return a feature's value as JSON carries it; numpy scalars and subclasses become plain."""
-    if is_numpy(value) and value.ndim == 0 and value.dtype.kind in "biufU":
-        value = value.item()
-    if value is None or isinstance(value, (bool, float, int)):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    raise RejectedError(
-        Reason.WRONG_TYPE,
-        f"feature {name!r:.80} must be a number, a boolean, a string or None, "
-        f"got {type(value).__name__}",
-    )
-
-
-def _identity(value: Any) -> str | int:
-    if is_numpy(value) and value.ndim == 0:
-        value = value.item()
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, (str, int)) and not isinstance(value, bool):
-        return value
-    raise RejectedError(Reason.WRONG_TYPE, f"id must be a string or an integer, got {value!r:.80}")
-
-
-def _seconds(value: Any) -> str | float:
-    """Return a time as RFC 3339 text or seconds since the epoch; RejectedError where it is neither."""
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise RejectedError(
-                Reason.BAD_TIME,
-                f"the time {value} has no time zone: use datetime.now(timezone.utc), "
-                "or seconds since 1970",
-            )
-        return value.timestamp()
-    if is_numpy(value) and value.ndim == 0:
-        if value.dtype.kind == "M":
-            value = value.astype("datetime64[ms]").astype("int64")
-            if value == _NOT_A_TIME:
-                raise RejectedError(Reason.BAD_TIME, "the time is missing (NaT)")
-            return float(value) / 1000
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise RejectedError(
-            Reason.BAD_TIME, f"time must be RFC 3339 or seconds since 1970, got {value!r:.80}"
-        )
-    event_time_ms(value, 0)
-    return value

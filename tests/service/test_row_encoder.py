@@ -237,6 +237,38 @@ def test_a_vector_that_is_kept_is_the_row_that_encode_makes(vector: Any) -> None
     assert _decode(_keep(ENCODER, seen).encode()).features == {"age": 0.0, "income": 0.0}
 
 
+@pytest.mark.parametrize("outputs", [np.array([0.5, np.nan, -2.0]), np.array([1, 2, 3], np.int8)])
+@pytest.mark.parametrize("features", [np.arange(6.0), np.arange(6, dtype=np.uint8)])
+def test_a_batch_that_is_kept_is_the_rows_that_encode_makes(features: Any, outputs: Any) -> None:
+    matrix = np.asfortranarray(features.reshape(3, 2))
+    expected = [row for row in ENCODER.encode_batch(matrix, outputs) if isinstance(row, bytes)]
+    kept = ENCODER.keep_batch(matrix, outputs)
+    assert kept is not None
+    found = [row if isinstance(row, bytes) else row.encode() for row in kept]
+    assert len(found) == len(expected) == 3
+    for row, other in zip(found, expected, strict=True):
+        mine, its = _decode(row), _decode(other)
+        assert (mine.features, mine.outputs) == (its.features, its.outputs)
+        assert mine.time == pytest.approx(its.time, abs=10.0)
+
+
+@pytest.mark.parametrize(
+    ("features", "outputs"),
+    [
+        (np.zeros((3, 2)), np.zeros(2)),
+        (np.zeros((3, 2)), np.zeros((3, 1))),
+        (np.zeros((3, 3)), np.zeros(3)),
+        (np.zeros(3), np.zeros(3)),
+        (np.zeros((3, 2), object), np.zeros(3)),
+        (np.zeros((3, 2)), np.array(["a", "b", "c"])),
+        (np.zeros((3, 2)), [1.0, 2.0, 3.0]),
+        ([[1.0, 2.0]], np.zeros(1)),
+    ],
+)
+def test_what_might_be_no_batch_is_not_kept(features: Any, outputs: Any) -> None:
+    assert ENCODER.keep_batch(features, outputs) is None
+
+
 @pytest.mark.parametrize(
     ("features", "options"),
     [
