@@ -39,6 +39,11 @@ PAGES = {
         "mcir-interactions",
         "drift-delay",
         "prequential",
+        "excir-light",
+        "excir-centring",
+        "excir-groups",
+        "excir-sufficiency",
+        "excir-diagnostics",
     ),
 }
 
@@ -259,6 +264,73 @@ def test_known_information_is_what_quadrature_by_another_rule_gives() -> None:
     signs = entropy(np.array([-1.0, 1.0]), one / 2, one / 2) - noise(0.5)
     assert games["signs"] == pytest.approx([signs, 0.0], abs=1e-4)
     assert games["gate"][0] == pytest.approx(np.log(3) / 4, abs=1e-9)
+
+
+def test_excir_is_measured_against_known_answers(folder: Path) -> None:
+    def cases(suite: str) -> dict[str, Any]:
+        kept = json.loads((folder / "results" / f"{suite}.json").read_text(encoding="utf-8"))
+        return {name.rpartition(", ")[2]: case for name, case in kept["cases"].items()}
+
+    # All rows are all rows, and fewer agree less.
+    light = cases("excir-light")["breast cancer"]
+    whole, fifth = light["light"]["1.0"], light["light"]["0.2"]
+    assert [whole[name][0] for name in ("jaccard", "spearman", "kendall")] == [1.0, 1.0, 1.0]
+    assert max(whole[name][0] for name in ("procrustes", "kl", "worst")) < 1e-12
+    assert 0.2 > fifth["worst"][0] > light["light"]["0.75"]["worst"][0] > 0.0
+    assert 0.5 < light["apart"]["0.2"]["spearman"][0] < 1.0
+    # Of 30 features, two heads of 8 drawn at random, by drawing them.
+    rng = np.random.default_rng(0)
+    shared = (rng.permuted(np.tile(np.arange(30), (4000, 1)), axis=1)[:, :8] < 8).sum(axis=1)
+    assert light["chance"] == pytest.approx((shared / (16 - shared)).mean(), abs=0.005)
+
+    centring = cases("excir-centring")
+    assert centring["normal"]["centres"]["midhinge"]["moved"][0] == 0.0
+    both = centring["both skewed"]
+    for name, about in (("midhinge", 0.097120157), ("median", 0.220544736), ("mean", 0.0)):
+        mean, spread, _ = both["centres"][name]["nothing"]
+        assert abs(mean - about) < 4 * spread / both["repetitions"] ** 0.5 + 0.01
+    assert both["held"] < 0.9 < centring["normal"]["held"]
+
+    groups = cases("excir-groups")
+    plain, mirrored = (groups[name]["rho"]["0.8"] for name in ("plain", "mirrored"))
+    assert plain["block, iqr"]["truth"][0] > 0.9 > plain["sum"]["truth"][0]
+    assert mirrored["block, iqr"]["truth"][0] < 0.5 < 0.9 < mirrored["block, turned"]["truth"][0]
+
+    fit = cases("excir-sufficiency")["wine"]["fit"]
+    assert len(fit) == 11
+    assert all(0.7 < value <= 1.0 for values in fit.values() for value in values)
+
+    diagnostics = cases("excir-diagnostics")
+    assert diagnostics["wine"]["pairs"]["ExCIR, correlation"]["rho"][0] > 0.8
+    found = diagnostics["Friedman"]["methods"]
+    assert found["permutation"]["places"][2] < 6 < found["ExCIR"]["places"][2]
+    assert found["ExCIR"]["places"][3] == 1.0
+
+
+def test_the_ablation_scores_about_the_midhinge_as_we_do() -> None:
+    code = (
+        "import json\n"
+        "import numpy as np\n"
+        "from attributary.workers.maths.cir import cir\n"
+        "from benchmarks.excir_centring import CENTRES, cir_about, exact_nothing\n"
+        "x = np.array([[0, 4, 0], [1, 3, 4], [2, 2, 0], [3, 1, 4], [4, 0, 0.0]])\n"
+        "y = np.array([1, 2, 3, 4, 10.0])\n"
+        "wide = np.random.default_rng(0).lognormal(size=(500, 4))\n"
+        "own = cir_about(wide, wide[:, 0] ** 2, CENTRES['midhinge'])\n"
+        "gap = np.abs(own - cir(wide, wide[:, 0] ** 2).score[0]).max()\n"
+        "draws = np.random.default_rng(1).lognormal(size=(400_000, 2))\n"
+        "draws[:, 1] **= 8.5**0.5 / 2\n"
+        "far = {name: cir_about(draws[:, :1], draws[:, 1], CENTRES[name])[0] - 0.5 - exact_nothing(name)"
+        " for name in ('midhinge', 'median', 'mean')}\n"
+        "print(json.dumps([cir_about(x, y, CENTRES['midhinge']).tolist(), gap, far]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    exact, gap, far = json.loads(done.stdout)
+    assert exact == pytest.approx([1.0, 0.0, 3 / 11], abs=1e-12)
+    assert gap < 1e-12
+    assert max(abs(value) for value in far.values()) < 0.01
 
 
 def test_explainers_are_measured(folder: Path) -> None:

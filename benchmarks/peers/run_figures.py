@@ -24,9 +24,11 @@ MARKERS = "osD^vPX*<>"
 
 
 def lines(axes, panel):
-    for (label, (x, y)), marker in zip(panel["series"].items(), MARKERS * 3, strict=False):
+    for k, (label, (x, y)) in enumerate(panel["series"].items()):
         values = [math.nan if value is None else value for value in y]
-        axes.plot(x, values, marker=marker, markersize=3, linewidth=1.2, label=label)
+        # Colours and markers begin again after ten.
+        style = {"marker": MARKERS[k % 10], "linestyle": ("-", "--", ":")[k // 10 % 3]}
+        axes.plot(x, values, **style, markersize=3, linewidth=1.2, label=label)
 
 
 def bars(axes, panel):
@@ -35,9 +37,8 @@ def bars(axes, panel):
     names = next(iter(series.values()))[0]
     for k, (label, (_, y)) in enumerate(series.items()):
         values = [math.nan if value is None else value for value in y]
-        axes.bar(
-            [i + (k + 0.5) * width - 0.4 for i in range(len(names))], values, width, label=label
-        )
+        places = [i + (k + 0.5) * width - 0.4 for i in range(len(names))]
+        axes.bar(places, values, width, label=label, hatch=("", "///", "...")[k // 10 % 3])
     axes.set_xticks(range(len(names)), names, rotation=20, ha="right")
 
 
