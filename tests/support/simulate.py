@@ -1,7 +1,8 @@
 """Runs many simulated schedules: ``python tests/support/simulate.py --schedules 1000000 --processes 2``.
 
 Prints how far it has come, and each schedule that fails with what replays it alone. The exit code is 1 where
-one fails. A run that was cut short goes on with ``--first``.
+one fails. A run that was cut short goes on with ``--first``. ``--planted``: says instead in how many of the
+schedules each planted fault is found.
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ import argparse
 import gc
 import logging
 import multiprocessing
+import resource
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
+from planted import PLANTED
 from simulation import Faults, Simulation
 from simulation_check import check, check_other_readers
 
 # Seeds that are handed to a process at once.
 _PORTION = 500
 #: One schedule in so many is also read by merges that start later.
-_OTHER_READERS = 12
+_OTHER_READERS = 24
 
 
 @dataclass
@@ -35,6 +39,8 @@ class Result:
     failed: dict[int, str] = field(default_factory=dict)
     #: In how many schedules each thing happened.
     happened: Counter[str] = field(default_factory=Counter)
+    #: The most memory that the process has taken so far, in MiB.
+    memory: int = 0
 
 
 def run_one(seed: int, faults: Faults | None = None, *, long: bool | None = None) -> Counter[str]:
@@ -65,6 +71,7 @@ def run_range(first: int, end: int) -> Result:
             result.failed[seed] = f"{type(error).__name__}: {error}"
         else:
             result.happened.update(name for name, times in happened.items() if times)
+    result.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     return result
 
 
@@ -83,8 +90,9 @@ def results(first: int, schedules: int, processes: int) -> Iterator[Result]:
         for portion in portions:
             yield run_range(*portion)
         return
-    with multiprocessing.get_context("spawn").Pool(processes, _begin) as pool:
-        yield from pool.imap(_run_portion, portions)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, spawn, _begin) as pool:
+        yield from pool.map(_run_portion, portions)
 
 
 def _begin() -> None:
@@ -96,6 +104,17 @@ def _run_portion(portion: tuple[int, int]) -> Result:
     return run_range(*portion)
 
 
+def find_planted(first: int, schedules: int) -> int:
+    """Print in how many of the schedules each planted fault is found; return 1 where one is in none."""
+    missed = 0
+    for name, planted in PLANTED.items():
+        with planted.applied() as faults:
+            found = [seed for seed in range(first, first + schedules) if is_found(seed, faults)]
+        missed += not found
+        print(f"{len(found):6d}  {name}" + (f" (first: {found[0]})" if found else ""), flush=True)
+    return 1 if missed else 0
+
+
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description="Run simulated schedules of ingest and merge.")
@@ -105,8 +124,11 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=30.0, help="between lines of progress (30)"
     )
+    parser.add_argument("--planted", action="store_true", help="plant faults, and find them")
     options = parser.parse_args()
     _begin()
+    if options.planted:
+        return find_planted(options.first, options.schedules)
     began = said = time.monotonic()
     failed, happened = 0, Counter[str]()
     for result in results(options.first, options.schedules, options.processes):
@@ -121,8 +143,8 @@ def main() -> int:
             said = now
             rate = done / (now - began)
             print(
-                f"{done:,} of {options.schedules:,} schedules, {failed} failed, {rate:.0f}/s"
-                + ("" if last else f"; go on with --first {result.end}"),
+                f"{done:,} of {options.schedules:,} schedules, {failed} failed, {rate:.0f}/s, "
+                f"{result.memory} MiB" + ("" if last else f"; go on with --first {result.end}"),
                 flush=True,
             )
     for name, schedules in happened.most_common():

@@ -10,11 +10,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from exact import ExactAccumulators, ExactWindow
+from simulated_reading import remembered
 from simulated_rows import EDGES, FIRST, LATENESS, PANE, WINDOW, Numbers, Source, Values
 
 from attributary.schemas.attribution import LightAgreement, WindowAttribution, WindowDrift
@@ -31,7 +33,7 @@ from attributary.workers.stream.options import IngestOptions, MergeOptions
 
 TOPIC = "rows"
 #: Models that a schedule may have, and the partition of the sketches topic that theirs go to.
-MODELS = (("a",), ("b",), ("a", "b"))
+MODELS = (("a",), ("b",), ("a",), ("a", "b"))
 HOME = {"a": 0, "b": 1}
 #: One schedule in so many counts in real sketches instead of the small, exact accumulators.
 SKETCHED = 1000
@@ -57,7 +59,7 @@ LONG = 20
 _SHARE_LIGHT = 0.4
 # Else a schedule is mostly about waiting for a grid.
 _SHARE_GRID_KNOWN = 0.7
-_WEIGHTS = list(ACTIONS.values())
+_NAMES, _WEIGHTS = list(ACTIONS), list(ACTIONS.values())
 _MERGE_OPTIONS = MergeOptions(idle_seconds=1e6, profile_features=0)
 
 
@@ -181,7 +183,7 @@ class Simulation:
         partitions: int | None = None,
         records: int | None = None,
         width: int = 3,
-        block_offsets: int = 3,
+        block_offsets: int | None = None,
         values: Values | None = None,
         learn: bool | None = None,
         models: tuple[str, ...] | None = None,
@@ -193,7 +195,6 @@ class Simulation:
         values = values or ("few" if self.sketched else "numbered")
         self.learn = rng.random() < 0.3 if learn is None else learn
         self.models = models or rng.choice(MODELS)
-        self._block_offsets = block_offsets
         # Drawn apart, so that a schedule is the same with it and without.
         self.light = _share_of(seed) < _SHARE_LIGHT
         self._light = random.Random(seed ^ 0x5DEECE66D) if self.light else rng
@@ -207,7 +208,9 @@ class Simulation:
         self._wire = self._long or self.sketched
         count = partitions or rng.choice((1, 2, 2, 2, 3) if self._long else (1, 1, 2))
         self.sources = [Source(p, rng, numbers, width) for p in range(count)]
-        self._records = records or (6 if self._long else 3)
+        self._records = records or (6 if self._long else 4)
+        # So small that in short schedules too most blocks are sealed before the end.
+        self._block_offsets = block_offsets or (3 if self._long else 2)
         self.grids: list[bytes] = []
         self.sketches: list[list[Sent]] = [[] for _ in range(len(self.models))]
         self.letters: set[tuple[int, int]] = set()
@@ -248,12 +251,13 @@ class Simulation:
 
     def run(self, steps: int | None = None) -> Simulation:
         """Let the schedule run, then drain it with one last owner."""
-        self._begin()
-        steps = steps or (_STEPS if self._long else _SHORT_STEPS)
-        for action in self.rng.choices(list(ACTIONS), _WEIGHTS, k=steps):
-            self.now += self.rng.choice((0.0, 0.3, 2.0))
-            getattr(self, action)()
-        self.drain()
+        with nullcontext() if self._wire else remembered():
+            self._begin()
+            steps = steps or (_STEPS if self._long else _SHORT_STEPS)
+            for action in self.rng.choices(_NAMES, _WEIGHTS, k=steps):
+                self.now += self.rng.choice((0.0, 0.3, 2.0))
+                getattr(self, action)()
+            self.drain()
         return self
 
     # What can happen: a method for each of ACTIONS.
