@@ -34,6 +34,9 @@ def observe(features: Any, names: Sequence[str] | None = None) -> Observed:
     vector or matrix, None: the publisher knows them. RejectedError: no rows can be made of it.
     """
     if is_array(features):  # most calls, and the rest is as long as a row's encoding
+        shape = features.shape
+        if names is None and (len(shape) == 1 or (len(shape) == 2 and shape[0] == 1)):
+            return Observed(numbers(features) or features.copy(), len(shape) == 2, 1)
         return _array(features, names)
     value = _fields(features)
     if isinstance(value, Mapping):
@@ -160,11 +163,7 @@ def _listed(values: Any, names: Sequence[str] | None) -> Observed | None:
 
 def _array(array: Any, names: Sequence[str] | None) -> Observed:
     if array.ndim == 1:
-        if names is not None:
-            return Observed(_row(array.tolist(), names), False, 1)
-        return Observed(numbers(array) or array.copy(), False, 1)
-    if array.ndim == 2 and len(array) == 1 and names is None:
-        return Observed(numbers(array) or array.copy(), True, 1)
+        return Observed(array.copy() if names is None else _row(array.tolist(), names), False, 1)
     return _matrix(array.copy(), names)
 
 

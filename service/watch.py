@@ -128,11 +128,13 @@ class _Watch:
             self._signature = None
         parameters = [] if self._signature is None else list(self._signature.parameters)
         self._of_class = parameters[:1] in (["self"], ["cls"])
+        self._first_argument = features is None and not self._of_class
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Observed, Any] | None:
         """Read the features, which the function may change; None where they are none."""
         try:
-            given = self._chosen(self._features, args, kwargs)
+            usual = self._first_argument and args
+            given = args[0] if usual else self._chosen(self._features, args, kwargs)
             ids = None if self._ids is None else self._chosen(self._ids, args, kwargs)
             return observe(given, None if self._named else self._known_names(args)), ids
         except Exception as error:
@@ -144,6 +146,12 @@ class _Watch:
         if before is None:
             return
         seen, ids = before
+        plain = type(seen.features) is Numbers and self._outputs is None and ids is None
+        if plain and is_array(result) and result.size == 1:
+            self._publisher.publish(
+                seen.features, result.item()
+            )  # the same as below, in fewer calls
+            return
         try:
             given = result if self._outputs is None else self._outputs(result)
         except Exception as error:
