@@ -25,7 +25,7 @@ _FORMS = {
     r"and max without (instance) (attributary_strength_low_ratio) > NUMBER) "
     r"and on (model, output, window) (attributary_window_rows offset 1h > 0) "
     r"unless (min without (instance) (attributary_rank offset 1h) <= NUMBER)",
-    "AttributaryAttributionDrift": r'attributary_attribution_kendall_ratio{reference="baseline"} < NUMBER',
+    "AttributaryAttributionDrift": r'attributary_attribution_change_low_ratio{reference="baseline"} > NUMBER',
     "AttributaryInputDrift": r'attributary_psi_ratio{reference="baseline"} > NUMBER '
     r"and (attributary_psi_ratio > attributary_psi_critical_ratio)",
     "AttributaryOutputDrift": r'attributary_output_ks_ratio{reference="baseline"} > NUMBER '
@@ -120,9 +120,9 @@ def _exceeds(metric: str, critical: str) -> Callable[[Rule, Scrape, Scrape], set
     return holds
 
 
-def _disagrees(rule: Rule, now: Scrape, past: Scrape) -> set[Labels]:
-    found = _where(now, "attributary_attribution_kendall_ratio", reference="baseline")
-    return {labels for labels, value in found.items() if value < rule.numbers[0]}
+def _changes(rule: Rule, now: Scrape, past: Scrape) -> set[Labels]:
+    found = _where(now, "attributary_attribution_change_low_ratio", reference="baseline")
+    return {labels for labels, value in found.items() if value > rule.numbers[0]}
 
 
 def _leads(rule: Rule, now: Scrape, past: Scrape) -> set[Labels]:
@@ -143,7 +143,7 @@ def _leads(rule: Rule, now: Scrape, past: Scrape) -> set[Labels]:
 
 _EXPRESSIONS: dict[str, Callable[[Rule, Scrape, Scrape], set[Labels]]] = {
     "AttributaryRankFlip": _leads,
-    "AttributaryAttributionDrift": _disagrees,
+    "AttributaryAttributionDrift": _changes,
     "AttributaryInputDrift": _exceeds("attributary_psi_ratio", "attributary_psi_critical_ratio"),
     "AttributaryOutputDrift": _exceeds(
         "attributary_output_ks_ratio", "attributary_output_ks_critical_ratio"

@@ -152,6 +152,14 @@ class AttributionDrift(_Part):
     ndcg_at_8: float | None
     procrustes: float | None
     symmetric_kl: float | None
+    change_low: float | None = Field(
+        default=None,
+        description="The surest change of a signed strength 2·CIR − 1 is at least this (95 %, over all "
+        "columns together); 0 where chance explains every change.",
+    )
+    changed: str | None = Field(
+        default=None, description="The column that it is of, where above 0."
+    )
 
 
 class WindowDrift(Message):

@@ -264,11 +264,16 @@ DRIFT = Dashboard(
         ),
         Panel(
             "Attributions",
-            "Kendall's tau of the scores with the reference's: 1 the same order, 0 no relation.",
+            "Least that the surest change of a score is, in 2·CIR - 1 (alert: above 0.1), and Kendall's tau "
+            "of all: 1 the same order, 0 no relation; features without effect change places by chance.",
             (
                 Query(
+                    'attributary_attribution_change_low_ratio{model="$model",window="$window",output="$output"}',
+                    "change against {{reference}}",
+                ),
+                Query(
                     'attributary_attribution_kendall_ratio{model="$model",window="$window",output="$output"}',
-                    "against {{reference}}",
+                    "tau against {{reference}}",
                 ),
             ),
             "short",

@@ -67,7 +67,7 @@ def test_the_benchmarks_judge_as_promtool_does(tmp_path: Path) -> None:
         return np.where(rng.random(minutes) < 0.03, rng.choice(values, minutes), held)
 
     drift = {"reference": "baseline"}
-    add("attributary_attribution_kendall_ratio", steps(0.2, 0.3, 0.9), output="y", **drift)
+    add("attributary_attribution_change_low_ratio", steps(0.2, 0.3, 0.05), output="y", **drift)
     add("attributary_output_ks_ratio", steps(0.05, 0.3, 0.3), output="y", **drift)
     add("attributary_output_ks_critical_ratio", steps(0.08, 0.12), output="y", **drift)
     add("attributary_window_rows", np.full(minutes, 300.0), output="y")

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 import pytest
+from msgspec.structs import replace
 from streams import card, layout
 
 from attributary.schemas.attribution import Accounting, Window, WindowAttribution, WindowDrift
@@ -20,6 +21,7 @@ from attributary.workers.stream.drift import DriftBook
 from attributary.workers.stream.due import Due
 from attributary.workers.stream.lightweight import Tally
 from attributary.workers.stream.messages import attribution_messages
+from attributary.workers.stream.snapshot_state import DriftState
 
 Floats = npt.NDArray[np.float64]
 MINUTE = 60_000
@@ -190,6 +192,22 @@ def test_the_scores_own_drift_is_seen_where_no_column_moves() -> None:
     assert same.attributions.procrustes is not None
     assert turned.attributions.procrustes is not None
     assert turned.attributions.procrustes > 5 * same.attributions.procrustes
+    assert (same.attributions.change_low, same.attributions.changed) == (0.0, None)
+    assert turned.attributions.changed == "x0"
+    one, other = cir(*rows(2000, seed=1)), cir(*rows(2000, seed=3, sign=-1.0))
+    # Four columns, so Bonferroni's quantile is that of 0.05 / 8.
+    least = abs(other.score[0, 0] - one.score[0, 0]) - 2.4977054744 * math.hypot(
+        one.stderr[0, 0], other.stderr[0, 0]
+    )
+    assert turned.attributions.change_low == pytest.approx(2 * least, abs=5e-3)
+    # A snapshot keeps the errors; an older one has none, and says nothing of a change.
+    kept = book.state()
+    plain = replace(kept.baselines[0], stderr=b"")
+    for state_, known in ((kept, True), (DriftState({0: plain}, {}), False)):
+        again = DriftBook(LAYOUT)
+        again.restore(state_)
+        found = _compare(again, due(3, *rows(2000, seed=3, sign=-1.0)))["baseline"].attributions
+        assert found.change_low == (turned.attributions.change_low if known else None)
 
 
 def test_a_window_that_began_before_the_first_row_is_no_baseline() -> None:

@@ -95,6 +95,7 @@ def drift(model: str, output: str, columns: list[ColumnDrift], reference: str) -
             ndcg_at_8=None,
             procrustes=None,
             symmetric_kl=None,
+            change_low=0.25,
         ),
     )
 
@@ -172,6 +173,7 @@ def test_drift_stands_beside_what_chance_exceeds_and_what_it_rests_on() -> None:
         ("attributary_output_ks_critical_ratio", 0.05),
         ("attributary_output_psi_ratio", 0.3),
         ("attributary_attribution_kendall_ratio", 0.5),
+        ("attributary_attribution_change_low_ratio", 0.25),
         ("attributary_drift_rows", 1000),
         ("attributary_drift_reference_rows", 900),
         ("attributary_drift_timestamp_seconds", 61),

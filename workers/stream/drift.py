@@ -13,6 +13,7 @@ from attributary.schemas.attribution import AttributionDrift, ColumnDrift, Windo
 from attributary.workers.maths import agreement
 from attributary.workers.maths.drift import digest_drift
 from attributary.workers.maths.drift_masses import missing_change, stability
+from attributary.workers.maths.score_change import largest_change
 from attributary.workers.maths.tdigest import TDigests
 from attributary.workers.maths.window import WindowScores
 from attributary.workers.maths.wire import IncompatibleStateError
@@ -26,12 +27,13 @@ ReferenceKind = Literal["baseline", "preceding"]
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows that others are compared with; ``score`` (c, d)."""
+    """Rows that others are compared with; ``score`` (c, d) and its ``stderr``, NaN where it is unknown."""
 
     tally: Tally
     x_digests: TDigests
     y_digests: TDigests
     score: Floats
+    stderr: Floats
 
     @property
     def rows(self) -> int:
@@ -49,7 +51,7 @@ class Remembered(Sample):
     def of(cls, due: Due, scores: WindowScores) -> Remembered:
         """Return what is kept of a window that is due; its state is not changed afterwards."""
         digests = due.state.x_digests, due.state.y_digests
-        return cls(due.tally, *digests, scores.scores.score, due.window)
+        return cls(due.tally, *digests, scores.scores.score, scores.scores.stderr, due.window)
 
     def state(self) -> RememberedState:
         """Return it as a snapshot holds it."""
@@ -59,6 +61,7 @@ class Remembered(Sample):
             self.x_digests.to_bytes(),
             self.y_digests.to_bytes(),
             np.ascontiguousarray(self.score, dtype="<f8").tobytes(),
+            np.ascontiguousarray(self.stderr, dtype="<f8").tobytes(),
         )
 
     @classmethod
@@ -73,8 +76,11 @@ class Remembered(Sample):
                 f"for a layout of {shape}"
             )
         score = np.frombuffer(state.score, dtype="<f8").astype(np.float64).reshape(shape)
+        stderr: Floats = np.full(shape, np.nan)
+        if state.stderr:
+            stderr = np.frombuffer(state.stderr, dtype="<f8").astype(np.float64).reshape(shape)
         window = Window.model_validate_json(state.window)
-        return cls(Tally.of(state.rows), x_digests, y_digests, score, window)
+        return cls(Tally.of(state.rows), x_digests, y_digests, score, stderr, window)
 
 
 class DriftBook:
@@ -187,7 +193,7 @@ class DriftBook:
                 reference_fractions=reference.tally.fractions,
                 features=features,
                 output_drift=outputs[index],
-                attributions=_agreement(reference.score[index], current.score[index]),
+                attributions=_agreement(reference, current, index, names),
             )
 
 
@@ -257,7 +263,14 @@ def _masses(digests: TDigests, edges: Floats) -> Floats:
     return masses
 
 
-def _agreement(before: Floats, now: Floats) -> AttributionDrift:
+def _agreement(
+    reference: Sample, current: Sample, output: int, names: list[str]
+) -> AttributionDrift:
+    before, now = reference.score[output], current.score[output]
+    # In units of 2·CIR - 1, whose error is twice that of CIR.
+    change = largest_change(
+        2 * before, 2 * reference.stderr[output], 2 * now, 2 * current.stderr[output]
+    )
     strong_before = np.abs(2 * before - 1)
     strong_now = np.abs(2 * now - 1)
     return AttributionDrift(
@@ -267,4 +280,6 @@ def _agreement(before: Floats, now: Floats) -> AttributionDrift:
         ndcg_at_8=agreement.ndcg_at_k(strong_before, strong_now),
         procrustes=agreement.procrustes_residual(2 * before - 1, 2 * now - 1),
         symmetric_kl=agreement.symmetric_kl(before, now),
+        change_low=None if change is None else change.low,
+        changed=names[change.column] if change is not None and change.low > 0 else None,
     )

@@ -85,6 +85,7 @@ class ModelGauges:
         self._single: tuple[Gauge, ...] = (
             m.series_dropped, m.window_rows, m.window_end, m.window_thinned,
             m.output_ks, m.output_ks_critical, m.output_psi, m.attribution_kendall,
+            m.attribution_change_low,
             m.drift_rows, m.drift_reference_rows, m.drift_time,
             *(gauge for gauge, _ in self._light),
             m.watermark, m.gaps,
@@ -117,6 +118,7 @@ class ModelGauges:
         show(m.output_ks_critical, output, message.output_drift.ks_critical)
         show(m.output_psi, output, message.output_drift.psi)
         show(m.attribution_kendall, output, message.attributions.kendall)
+        show(m.attribution_change_low, output, message.attributions.change_low)
         m.drift_rows.labels(*output).set(message.rows)
         m.drift_reference_rows.labels(*output).set(message.reference_rows)
         m.drift_time.labels(*output).set(message.computed_at / 1000)

@@ -58,6 +58,7 @@ class StreamMetrics:
     output_ks_critical: Gauge
     output_psi: Gauge
     attribution_kendall: Gauge
+    attribution_change_low: Gauge
     drift_rows: Gauge
     drift_reference_rows: Gauge
     drift_time: Gauge
@@ -221,6 +222,11 @@ class StreamMetrics:
             attribution_kendall=gauge(
                 "attribution_kendall_ratio",
                 "Kendall's tau of the scores, reference to window.",
+                *compared,
+            ),
+            attribution_change_low=gauge(
+                "attribution_change_low_ratio",
+                "Least that the surest change of a signed strength 2·CIR - 1 is; 0 within chance.",
                 *compared,
             ),
             window_thinned=gauge(

@@ -90,13 +90,15 @@ class ModelShares(msgspec.Struct, frozen=True):
 
 
 class RememberedState(msgspec.Struct, frozen=True):
-    """A window that later ones are compared with; ``window`` is JSON, ``score`` float64 (c, d)."""
+    """A window that later ones are compared with; ``window`` is JSON, ``score`` float64 (c, d), and so is
+    ``stderr``, which is empty in older snapshots."""
 
     window: bytes
     rows: Rows
     x_digests: bytes
     y_digests: bytes
     score: bytes
+    stderr: bytes = b""
 
 
 class DriftState(msgspec.Struct, frozen=True):

@@ -53,13 +53,13 @@ def sample_of(baseline: Baseline) -> Sample | None:
     found = baseline.reference
     if found is None:
         return None
+    shape = len(found.y_digests), len(found.x_digests)
     return Sample(
         Tally.of([(1.0, baseline.rows, 0)]),
         _read(found.x_digests),
         _read(found.y_digests),
-        np.array(found.scores, dtype=np.float64).reshape(
-            len(found.y_digests), len(found.x_digests)
-        ),
+        np.array(found.scores, dtype=np.float64).reshape(shape),
+        np.array(found.stderr, dtype=np.float64).reshape(shape),
     )
 
 
