@@ -18,12 +18,14 @@ from benchmarks import environments
 from benchmarks.suite import Options
 
 #: By what it sees: rows and outputs alone, or the model.
-MODEL_FREE = ("MCIR-M, U", "MCIR-M, C", "CIR", "MI", "HSIC")
+MODEL_FREE = ("MCIR-M, U", "MCIR-M, C", "CIR", "PCIR", "MI", "HSIC")
 OF_MODEL = ("permutation", "TreeSHAP", "SAGE")
 ABOUT = (
     "*MCIR-M, U*: unique information in nats; *MCIR-M, C*: the score, of features with a "
-    "neighbourhood; *CIR*: |2 CIR - 1| feature by feature, which stands here for PCIR, whose "
-    "definition could not be read; *MI*: scikit-learn's `mutual_info_regression`; *HSIC*: Gaussian "
+    "neighbourhood; *CIR*: |2 CIR - 1| feature by feature; *PCIR*: by the authors' public code, the "
+    "correlation ratio of a column's values and the outputs as two groups, so their distance of means "
+    "beside their variances, in the units as they are: it stays the same where rows are shuffled, and "
+    "says nothing of dependence; *MI*: scikit-learn's `mutual_info_regression`; *HSIC*: Gaussian "
     "kernels of the median distance, 500 rows, as a share of the root of both variances; "
     "*permutation*: scikit-learn's, loss of R², 5 repeats; *TreeSHAP*: mean |value|, the trees' own "
     "cover; *SAGE*: sage-importance, squared error, 128 permutations, 32 background rows. Negative "
@@ -75,11 +77,23 @@ def explain(
             "MCIR-M, U": np.maximum(found.unique, 0.0),
             "MCIR-M, C": np.where(found.ranked, found.score, np.nan),
             "CIR": cir(X, outputs).strength[0],
+            "PCIR": pcir(X, outputs),
             "HSIC": hsic(X, outputs),
             **{name: np.array(values) for name, values in peer.get("scores", {}).items()},
         }
         explained.append(Explained(scores, found, outputs, peer.get("fit")))
     return explained, failed
+
+
+def pcir(X: Any, Q: Any) -> Any:
+    """Return the authors' PCIR of each column (d,) of X (n, d) beside Q (n,), in [0, 1].
+
+    What the public code computes, n((x̄ - m)² + (q̄ - m)²) / (Σ(x - m)² + Σ(q - m)²) with m the mean of both
+    means, in short: half the squared distance of the means, as a share of that and both variances.
+    """
+    between = (X.mean(axis=0) - Q.mean()) ** 2 / 2
+    within = X.var(axis=0) + Q.var()
+    return np.divide(between, between + within, out=np.zeros_like(within), where=within > 0)
 
 
 def hsic(X: Any, Q: Any) -> Any:

@@ -151,8 +151,9 @@ def _chosen(chosen: dict[str, int]) -> str:
     return ", ".join(f"{name} {100 * count / total:.0f} %" for name, count in ordered)
 
 
-def _verdict(found: dict[str, Any], n: str) -> str:
-    """Say where the switch has a choice, and where it is worse than the best that it could take."""
+def worse_than_best(found: dict[str, Any], n: str) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return where the switch has a choice, and where it is worse than the best that it could take: the
+    distribution, its error, the best one and its error."""
     choice, worse = [], []
     for name, result in found.items():
         if len(result["fitting"]) < 2:
@@ -163,11 +164,17 @@ def _verdict(found: dict[str, Any], n: str) -> str:
         switch, least = at["switch"], at[best]
         doubt = np.hypot(switch["rmse_error"], least["rmse_error"])
         if switch["rmse"] - least["rmse"] > max(2 * doubt, _CLOSE):
-            worse.append(f"{name} ({switch['rmse']:.3f}, by {best} {least['rmse']:.3f})")
+            worse.append((name, f"{switch['rmse']:.3f}", best, f"{least['rmse']:.3f}"))
+    return choice, worse
+
+
+def _verdict(found: dict[str, Any], n: str) -> str:
+    choice, worse = worse_than_best(found, n)
     good = len(choice) - len(worse)
     text = f"With {int(n):,} rows the switch's error is within two standard errors, or {_CLOSE}, of the "
     text += f"best one's in {good} of the {len(choice)} distributions that leave a choice"
-    return text + (f"; it is worse on {_listed(worse)}." if worse else ".")
+    where = [f"{name} ({ours}, by {best} {least})" for name, ours, best, least in worse]
+    return text + (f"; it is worse on {_listed(where)}." if where else ".")
 
 
 def _listed(items: Sequence[str]) -> str:

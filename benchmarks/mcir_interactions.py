@@ -254,25 +254,29 @@ def _others(found: list[dict[str, Any]]) -> str:
     return table(["game", *names], lines)
 
 
+def pairs_seen(found: list[dict[str, Any]], n: str, screen: str, least: int = 1) -> list[str]:
+    """Return the games in which a screen mostly finds the pair, at a threshold by its place."""
+    return [
+        result["game"]
+        for result in found
+        if result["rows"][n]["screens"][screen]["mean"][2 + least] > 0.5
+    ]
+
+
 def _beside(found: list[dict[str, Any]], n: str) -> str:
     """Say in which games which screen finds the pair, and what the estimators make of it."""
 
-    def seen(screen: str, place: int) -> str:
-        games = [
-            f"*{result['game']}*"
-            for result in found
-            if result["rows"][n]["screens"][screen]["mean"][place] > 0.5
-        ]
-        return ", ".join(games) or "none"
+    def seen(screen: str, least: int) -> str:
+        return ", ".join(f"*{game}*" for game in pairs_seen(found, n, screen, least)) or "none"
 
-    pairwise = [screen for screen in SCREENS if seen(screen, 3) == "none"]
+    pairwise = [screen for screen in SCREENS if seen(screen, 1) == "none"]
     others = [screen for screen in SCREENS if screen not in pairwise]
     text = f"with {int(n):,} rows the pair is found in no game by " + ", ".join(
         f"`{screen}`" for screen in pairwise
     )
     for screen in others:
-        text += f"; by `{screen}` in {seen(screen, 3)} at {THRESHOLDS[1]}, its default, in "
-        text += f"{seen(screen, 2)} at {THRESHOLDS[0]}"
+        text += f"; by `{screen}` in {seen(screen, 1)} at {THRESHOLDS[1]}, its default, in "
+        text += f"{seen(screen, 0)} at {THRESHOLDS[0]}"
     return (
         "**Beside the paper.** That screens of two features at a time, without the output, fail where "
         f"features matter only together, is the direction that is known of its table: {text}. Where a "

@@ -80,7 +80,7 @@ def _floors(last: dict[str, Any]) -> str:
     enough = last["features"] == WIDTHS[-1] and last["rows"] == ROWS
     lines = []
     for does, most in FLOORS.items():
-        taken = _median(last, does)
+        taken = seconds(last, does)
         met = "too few features" if not enough else "yes" if taken <= most else "**no**"
         name = f"seconds of {does}, {last['features']} features"
         lines.append([name, number(most), number(taken), met])
@@ -107,10 +107,10 @@ def _stages(found: list[dict[str, Any]]) -> str:
 def _beside(found: list[dict[str, Any]]) -> str:
     lines = []
     for result in found:
-        ours = _median(result, "everything")
+        ours = seconds(result, "everything")
         cells = [str(result["features"]), number(1e3 * ours)]
         for does in _PEERS:
-            theirs = _median(result, does)
+            theirs = seconds(result, does)
             cells += [number(1e3 * theirs), f"{number(theirs / ours)} ×"]
         lines.append(cells)
     entries = [_entry(found[0], does) for does in _PEERS]
@@ -123,14 +123,15 @@ def _entry(result: dict[str, Any], does: str) -> dict[str, Any] | None:
     return next((entry for entry in result["entries"] if entry["does"] == does), None)
 
 
-def _median(result: dict[str, Any], does: str, place: int = 0) -> float:
+def seconds(result: dict[str, Any], does: str, place: int = 0) -> float:
+    """Return the median of what was measured: processor time, or with ``place=1`` on the wall."""
     entry = _entry(result, does)
     assert entry is not None
     return median(times[place] for times in entry["seconds"])
 
 
 def _both(result: dict[str, Any], does: str) -> str:
-    processor, wall = (1e3 * _median(result, does, place) for place in (0, 1))
+    processor, wall = (1e3 * seconds(result, does, place) for place in (0, 1))
     return f"{number(processor)} ({number(wall)})"
 
 
@@ -141,7 +142,7 @@ def figures(results: dict[str, Any]) -> list[Figure]:
         return []
     widths = [result["features"] for result in found]
     series = {
-        name: (widths, [_median(result, does) for result in found])
+        name: (widths, [seconds(result, does) for result in found])
         for name, does in (
             ("MCIR-M: scoring", "scoring"),
             ("MCIR-M: everything", "everything"),

@@ -51,6 +51,8 @@ def document(page: str, suites: list[Suite], results: dict[str, Any]) -> str:
         if kept["machine"] != shown:
             parts.append(_machine(kept["machine"]))
             shown = kept["machine"]
+        if lead := suite.lead(results):
+            parts.append(lead + "\n")
         before, after = kept["load"]
         made = (
             f"{about}, {kept['made']}, {before} cores busy before the run and {after} at its end."

@@ -65,13 +65,19 @@ def no_figures(results: dict[str, Any]) -> list[Figure]:
     return []
 
 
+def no_lead(results: dict[str, Any]) -> str:
+    """Return nothing."""
+    return ""
+
+
 @dataclass(frozen=True)
 class Suite:
     """``cases`` {name: measure}; ``section`` writes Markdown, ``figures`` the pictures after it.
 
     Both are functions of {name: result} alone, as kept in ``results/NAME.json``. ``page`` is the
     document that shows them: "performance" is about time and bytes, "results" repeats experiments,
-    "scale" is about large deployments. ``first``: others build on its results.
+    "scale" is about large deployments. ``first``: others build on its results. ``lead`` writes what
+    stands before it from the results of all suites, "" for nothing.
     """
 
     name: str
@@ -81,6 +87,7 @@ class Suite:
     page: str = "performance"
     figures: Callable[[dict[str, Any]], list[Figure]] = field(default=no_figures)
     first: bool = False
+    lead: Callable[[dict[str, Any]], str] = field(default=no_lead)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
