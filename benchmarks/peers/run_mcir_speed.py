@@ -65,9 +65,11 @@ def sized(copula, correlation, candidates):
     ranked = (candidates >= 0).any(axis=1)
     counts = np.array([bootstrap_counts(n, rng) for _ in range(bootstraps)])
     blocks = linked_blocks([row[row >= 0].tolist() for row in candidates], OUTPUT)
-    found = resampled_information(copula, counts, OUTPUT, candidates, blocks, ridge=DEFAULT_RIDGE)
-    every = coefficient(found.unique, found.joint)
-    drawn = np.stack([every[:, :, min(size, candidates.shape[1])] for size in SIZES])
+    kept = [min(size, candidates.shape[1]) for size in SIZES]
+    found = resampled_information(
+        copula, counts, OUTPUT, candidates, blocks, kept, ridge=DEFAULT_RIDGE
+    )
+    drawn = np.moveaxis(coefficient(found.unique, found.joint), 2, 0)
     leftover = leftover_dependence(correlation, candidates, ridge=DEFAULT_RIDGE)
     return best(criteria(SIZES, drawn[:, :, ranked], leftover, most=MOST)).size
 

@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 
 from attributary.workers.explainers import gaussian_copula, linear_algebra, resampled_information
 from attributary.workers.explainers.linked_blocks import linked_blocks
+from attributary.workers.explainers.mcir import mcir
 from attributary.workers.explainers.normal_scores import NormalScores
 from attributary.workers.explainers.resampling import bootstrap_counts, half
 
@@ -91,6 +92,7 @@ def test_batches_are_the_loop(q: int, counts: Array) -> None:
         np.array(outputs),
         candidates,
         blocks,
+        [0, 1, 2, 3],
         ridge=RIDGE,
         told=shares.append,
     )
@@ -108,12 +110,20 @@ def test_parts_that_memory_bounds_change_no_bit(monkeypatch: pytest.MonkeyPatch)
 
     def run() -> bytes:
         found = resampled_information.resampled_information(
-            NormalScores(columns), counts, ends, candidates, blocks, ridge=RIDGE
+            NormalScores(columns), counts, ends, candidates, blocks, [3, 0], ridge=RIDGE
         )
         return found.unique.tobytes() + found.joint.tobytes()
 
     whole = run()
     assert run() == whole
+    scores = NormalScores(columns)
+    every, two = (
+        resampled_information.resampled_information(
+            scores, counts, ends, candidates, blocks, sizes, ridge=RIDGE
+        )
+        for sizes in (range(4), [3, 0])
+    )
+    assert (two.joint == every.joint[..., [3, 0]]).all()
     for module, name, most in (
         (linear_algebra, "_SCORES_AT_ONCE", 70 * 12 * 3),
         (resampled_information, "_CORRELATIONS_AT_ONCE", 300),
@@ -131,3 +141,29 @@ def test_many_rows_need_wider_sums() -> None:
     for one, taken in zip(found, counts, strict=True):
         direct = correlation_of(np.repeat(columns, taken, axis=0)[:, ::-1])
         np.testing.assert_allclose(one, direct, rtol=0, atol=1e-12)
+
+
+def test_the_switch_judges_the_copula_by_these_halves() -> None:
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((80, 3))
+    X[:, 1] += X[:, 0]
+    Q = X.sum(axis=1) + rng.standard_normal(80)
+    near = [[1, 2], [0], []]
+    found = mcir(X, Q, neighbourhoods=near, estimator="switch", bootstraps=6, rng=3)
+    # Resamples are drawn first, and not needed.
+    drawing = np.random.default_rng(3)
+    for _ in range(6):
+        bootstrap_counts(80, drawing)
+    taken = np.zeros((7, 80), dtype=np.int64)
+    taken[0] = 1
+    for one in taken[1:]:
+        one[half(80, drawing)] = 1
+    candidates = np.array([[1, 2], [0, -1], [-1, -1]])
+    unique, joint = (
+        figure[..., -1] for figure in loop(np.column_stack([X, Q]), taken, [3], candidates)
+    )
+    u, j = unique[0], joint[0]
+    linear = (unique[1:] * j - joint[1:] * u) * 2 / (u + j) ** 2
+    score, stderr = found.fixed["copula"]
+    np.testing.assert_allclose(score, 2 * u / (u + j), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(stderr, linear.std(axis=0, ddof=1), rtol=0, atol=1e-9)

@@ -164,17 +164,19 @@ def mcir(
     steps = redrawn + (0 if estimator == "copula" else d)
 
     def resampled(
-        taken: Integers, near: Integers, told: Callable[[float], None]
+        taken: Integers, near: Integers, kept: Sequence[int], told: Callable[[float], None]
     ) -> CopulaInformation:
         return resampled_information(
-            copula, taken, ends, near, blocks, ridge=ridge, linalg=linalg, told=told
+            copula, taken, ends, near, blocks, kept, ridge=ridge, linalg=linalg, told=told
         )
 
     redraws = resampled(
-        counts[:redrawn], candidates, lambda share: progress(int(share * redrawn), steps)
+        counts[:redrawn],
+        candidates,
+        [min(one, candidates.shape[1]) for one in tried],
+        lambda share: progress(int(share * redrawn), steps),
     )
-    every = coefficient(redraws.unique, redraws.joint)
-    drawn = np.stack([every[:, :, min(one, candidates.shape[1])] for one in tried])
+    drawn = np.moveaxis(coefficient(redraws.unique, redraws.joint), 2, 0)
 
     selected: SizeCriterion | None = None
     found_criteria: list[SizeCriterion] = []
@@ -210,7 +212,12 @@ def mcir(
                 copula_information(
                     correlation, everyone, ends, candidates, ridge=ridge, linalg=linalg
                 ),
-                resampled(taken, candidates, lambda share: progress(redrawn, steps)),
+                resampled(
+                    taken,
+                    candidates,
+                    [0, candidates.shape[1]],
+                    lambda share: progress(redrawn, steps),
+                ),
             )
         table = _by_feature(
             columns, chosen, estimator, halves, of_copula, lambda i: progress(redrawn + i, steps)

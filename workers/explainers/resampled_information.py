@@ -20,19 +20,21 @@ def resampled_information(
     outputs: Integers,
     candidates: Integers,
     blocks: Sequence[Integers],
+    sizes: Sequence[int],
     *,
     ridge: float,
     linalg: Linalg | None = None,
     told: Callable[[float], None] = lambda share: None,
 ) -> CopulaInformation:
-    """Return the figures (b, k, M + 1) of all features in b resamples, rows taken ``counts`` (b, n) times.
+    """Return the figures (b, k, s) of all features in b resamples, rows taken ``counts`` (b, n) times.
 
-    ``candidates`` (k, M) of the first k columns, ``outputs`` (q,); ``blocks``: sets of columns that each
-    feature, its candidates and the outputs share one of. ``told`` between parts how much is done, of 1.
-    Raises ValueError as `copula_information` does.
+    ``candidates`` (k, M) of the first k columns, ``outputs`` (q,); ``sizes``: of the first so many
+    candidates, s times 0..M. ``blocks``: sets of columns that each feature, its candidates and the outputs
+    share one of. ``told`` between parts how much is done, of 1. Raises ValueError as `copula_information`
+    does.
     """
-    k, most = candidates.shape
-    unique = np.empty((len(counts), k, most + 1))
+    k, kept = len(candidates), list(sizes)
+    unique = np.empty((len(counts), k, len(kept)))
     head = np.empty_like(unique)
     done = 0
     for block in blocks:
@@ -51,6 +53,7 @@ def resampled_information(
                 ridge=ridge,
                 linalg=linalg,
             )
-            unique[part, features], head[part, features] = found.unique, found.head
+            unique[part, features] = found.unique[..., kept]
+            head[part, features] = found.head[..., kept]
             done += features.size * len(counts[part])
     return CopulaInformation(unique, head)
