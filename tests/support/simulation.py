@@ -47,7 +47,7 @@ ACTIONS = {
     "crash": 1.0,
     "move": 1.0,
     "move_commit_back": 1.0,
-    "truncate": 1.5,
+    "truncate": 2.0,
     "merge": 5.0,
     "publish": 3.0,
     "restart_merge": 0.4,
@@ -330,7 +330,7 @@ class Simulation:
         """Retention takes the oldest records: committed ones, seldom also some that nobody has counted."""
         source = self.rng.choice(self.sources)
         committed = self.committed.get(source.partition, source.beginning)
-        most = source.end if self.rng.random() < 0.2 else committed
+        most = source.end if self.rng.random() < 0.25 else committed
         offset = self.rng.randint(source.beginning, max(source.beginning, most))
         if offset > source.beginning:
             source.truncate(offset)
@@ -454,12 +454,14 @@ class Simulation:
     def _learn_grids(self, process: Owner | Merger, most: int) -> None:
         new = self.grids[process.grids_read : process.grids_read + most]
         process.grids_read += len(new)
+        if not new:
+            return
         if process.grids_read == len(self.grids):
             process.catalogue.become(self._informed)
         else:
             for value in new:
                 process.catalogue.add_grid(value)
-        if new and isinstance(process, Owner):
+        if isinstance(process, Owner):
             for core in process.cores.values():
                 core.count(self.now)
 
