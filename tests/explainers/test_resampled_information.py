@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from scipy.stats import rankdata
+from scipy.stats import kendalltau, rankdata
 
 from attributary.workers.explainers import gaussian_copula, linear_algebra, resampled_information
 from attributary.workers.explainers.linked_blocks import linked_blocks
@@ -167,3 +167,26 @@ def test_the_switch_judges_the_copula_by_these_halves() -> None:
     score, stderr = found.fixed["copula"]
     np.testing.assert_allclose(score, 2 * u / (u + j), rtol=0, atol=1e-9)
     np.testing.assert_allclose(stderr, linear.std(axis=0, ddof=1), rtol=0, atol=1e-9)
+
+
+def test_intervals_and_stability_are_those_of_the_loop() -> None:
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((90, 5)) + rng.standard_normal((90, 1))
+    Q = X @ [0.6, 0.5, 0.5, 0.6, 0.5] + rng.standard_normal(90)
+    near = np.array([[1, 2], [0, 4], [3, 0], [4, 1], [2, 3]])
+    found = mcir(X, Q, neighbourhoods=near.tolist(), bootstraps=8, head=2, rng=4)
+    drawing = np.random.default_rng(4)
+    counts = np.array([bootstrap_counts(90, drawing) for _ in range(8)])
+    unique, joint = (f[..., -1] for f in loop(np.column_stack([X, Q]), counts, [5], near))
+    drawn = 2 * unique / (unique + joint)
+    expected = np.quantile(drawn, [0.025, 0.975], axis=0).T
+    np.testing.assert_allclose(found.interval, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found.stderr, drawn.std(axis=0, ddof=1), rtol=0, atol=1e-9)
+    pairs = [(a, b) for a in range(8) for b in range(a)]
+    heads = [set(np.argsort(-row)[:2].tolist()) for row in drawn]
+    overlap = [len(heads[a] & heads[b]) / len(heads[a] | heads[b]) for a, b in pairs]
+    tau = [kendalltau(drawn[a], drawn[b]).statistic for a, b in pairs]
+    assert found.stability is not None
+    assert 0.0 < np.mean(overlap) < 1.0
+    assert found.stability.jaccard == pytest.approx(np.mean(overlap), abs=1e-12)
+    assert found.stability.kendall == pytest.approx(np.mean(tau), abs=1e-12)
