@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,19 +21,22 @@ from benchmarks.unit_fit import UnitCosts
 #: What docs/scale.md is about.
 TARGET = Workload(rows_per_second=1e6, models=10_000, features=200)
 _POLLS = 2
-_BLOCK_OFFSETS, _LATENESS, _WINDOW = 1_024, 20.0, 20.0
+_BLOCK_OFFSETS, _LATENESS, _WINDOW = 1_024, 10.0, 10.0
+# Of the warm-up, which holds windows and their lateness, and of what is counted: whole windows and rounds.
+_DURATIONS = {False: (20, 20), True: (8, 8)}
 
 
 @dataclass(frozen=True)
 class Size:
-    """A run to check the model with: ``rate`` rows a second of each model, for ``seconds``."""
+    """A run to check the model with: ``rate`` rows a second of each model; seconds of flush and publish."""
 
     models: int
     features: int
     rate: float
-    publish: float
+    flush: int = 1
+    publish: int = 1
     keyed: bool = False
-    format: str = "json"
+    format: Literal["json", "arrow"] = "json"
     message_rows: int = 1
     outputs: int = 1
     sources: int = 4
@@ -41,36 +44,44 @@ class Size:
 
 
 SIZES = (
-    Size(models=1, features=50, rate=800, publish=1.0, outputs=2),
-    Size(models=30, features=50, rate=20, publish=5.0),
-    Size(models=300, features=50, rate=4, publish=15.0, keyed=True),
-    Size(models=30, features=50, rate=200, publish=15.0, format="arrow", message_rows=20),
+    Size(models=1, features=50, rate=800, outputs=2),
+    Size(models=30, features=50, rate=20, flush=2, publish=4, sources=2),
+    Size(models=300, features=20, rate=4, flush=4, publish=10, keyed=True),
+    Size(
+        models=10,
+        features=50,
+        rate=200,
+        flush=2,
+        publish=4,
+        sources=2,
+        format="arrow",
+        message_rows=20,
+    ),
 )
 QUICK_SIZES = (
-    Size(models=1, features=6, rate=200, publish=2.0),
-    Size(models=12, features=6, rate=10, publish=4.0, keyed=True),
+    Size(models=1, features=6, rate=200, publish=2),
+    Size(models=12, features=6, rate=10, publish=4, keyed=True),
 )
 
 
 def check(size: Size, options: Options) -> dict[str, Any]:
     """Return what a run used, a second of the stream, and what the model says of it."""
-    warm_up, seconds = (8, 8) if options.quick else (45, 45)
-    windows = [Tumbling(seconds=_WINDOW), Lifetime()]
-    ingest = IngestOptions(block_offsets=_BLOCK_OFFSETS if not options.quick else 128)
-    merge = MergeOptions(publish_seconds=size.publish, idle_seconds=5.0)
+    work, deployment = modelled(size, options)
     pipeline = Pipeline(
         names(size.models),
         size.features,
         size.outputs,
         sources=size.sources,
         sinks=size.sinks,
-        windows=windows,
-        lateness=_LATENESS,
-        ingest=ingest,
-        merge=merge,
+        windows=deployment.windows,
+        lateness=deployment.lateness_seconds,
+        ingest=deployment.ingest,
+        merge=deployment.merge,
     )
     feed = _Feed(size)
+    warm_up, seconds = _DURATIONS[options.quick]
     before: tuple[Any, Any] = pipeline.seconds, pipeline.counts
+    held: list[int] = []
     for second in range(warm_up + seconds):
         if second == warm_up:
             before = pipeline.seconds.copy(), pipeline.counts.copy()
@@ -79,67 +90,85 @@ def check(size: Size, options: Options) -> dict[str, Any]:
             for source, messages in enumerate(feed.next(1 / _POLLS)):
                 if messages:
                     pipeline.read(source, messages)
-        pipeline.flush()
-        pipeline.take()
+        if (second + 1) % size.flush == 0:
+            # Before a flush and after it: in between, on average.
+            kept = second >= warm_up
+            held += [pipeline.memory(merge=False)] if kept else []
+            pipeline.flush()
+            held += [pipeline.memory(merge=False)] if kept else []
+            pipeline.take()
         if (second + 1) % size.publish == 0:
             pipeline.publish()
     assert not pipeline.counts["rejected"]
     spent, counted = pipeline.seconds - before[0], pipeline.counts - before[1]
-    memory = pipeline.memory()
+    measured = {
+        "read rows, s": spent["read"] / seconds,
+        "flush, s": spent["flush"] / seconds,
+        "take in, s": spent["take"] / seconds,
+        "publish, s": spent["publish"] / seconds,
+        "sketches": counted["sketches"] / seconds,
+        "sketch bytes": counted["sketch_bytes"] / seconds,
+        "manifest bytes": counted["manifest_bytes"] / seconds,
+        "messages out": counted["messages_out"] / seconds,
+        "bytes out": counted["bytes_out"] / seconds,
+        "memory of ingest": float(np.mean(held)),
+        "memory of merge": pipeline.memory(ingest=False),
+        "series": pipeline.series(),
+    }
+    costs = UnitCosts(options.measured("unit-costs")).of(size.features, size.outputs)
+    expected = predicted(Capacity(work, deployment, costs))
+    return {
+        **asdict(size),
+        "seconds": seconds,
+        "block_seconds": Capacity(work, deployment, costs).block_seconds,
+        "pairs": {name: [float(measured[name]), expected[name]] for name in measured},
+    }
+
+
+def modelled(size: Size, options: Options) -> tuple[Workload, Deployment]:
+    """Return a run as the model sees it."""
     rows = size.models * size.rate
-    deployment = Deployment(
-        size.sources,
-        size.sinks,
-        ingest,
-        merge,
-        windows,
-        partitions_per_process=1,
-        lateness_seconds=_LATENESS,
-        poll_messages=rows / size.message_rows / size.sources / _POLLS,
-    )
     work = Workload(
         rows,
         size.models,
         size.features,
         size.outputs,
-        format=size.format,  # type: ignore[arg-type]
+        format=size.format,
         message_rows=size.message_rows,
         keyed=size.keyed,
     )
-    costs = UnitCosts(options.measured("unit-costs")).of(size.features, size.outputs)
-    model = Capacity(work, deployment, costs)
-    made = model.ingest_cores, model.merge_cores
-    pairs = {
-        "read rows, s": (spent["read"] / seconds, made[0]["read"] + made[0]["reduce"]),
-        "flush, s": (spent["flush"] / seconds, made[0]["sketches"] + made[0]["manifests"]),
-        "take in, s": (spent["take"] / seconds, made[1]["sketches"] + made[1]["manifests"]),
-        "publish, s": (
-            spent["publish"] / seconds,
-            made[1]["endless views"] + made[1]["windows"] + made[1]["rounds"],
+    deployment = Deployment(
+        size.sources,
+        size.sinks,
+        IngestOptions(
+            block_offsets=_BLOCK_OFFSETS // (8 if options.quick else 1),
+            flush_seconds=size.flush,
         ),
-        "sketches": (counted["sketches"] / seconds, model.sketches),
-        "sketch bytes": (counted["sketch_bytes"] / seconds, model.sketch_bytes),
-        "manifest bytes": (counted["manifest_bytes"] / seconds, model.manifest_bytes),
-        "messages out": (counted["messages_out"] / seconds, model.messages_out),
-        "bytes out": (counted["bytes_out"] / seconds, model.bytes_out),
-        "memory of ingest": (memory[0], model.ingest_memory),
-        "memory of merge": (memory[1], model.merge_memory),
-        "series": (pipeline.series(), model.series),
-    }
+        MergeOptions(publish_seconds=size.publish, idle_seconds=5.0),
+        windows=[Tumbling(seconds=_WINDOW), Lifetime()],
+        partitions_per_process=1,
+        lateness_seconds=_LATENESS,
+        poll_messages=rows / size.message_rows / size.sources / _POLLS,
+    )
+    return work, deployment
+
+
+def predicted(model: Capacity) -> dict[str, float]:
+    """Return what the model says, by the names of what is measured."""
+    ingest, merge = model.ingest_cores, model.merge_cores
     return {
-        "models": size.models,
-        "features": size.features,
-        "outputs": size.outputs,
-        "rate": size.rate,
-        "format": size.format,
-        "message_rows": size.message_rows,
-        "keyed": size.keyed,
-        "sources": size.sources,
-        "sinks": size.sinks,
-        "publish_seconds": size.publish,
-        "seconds": seconds,
-        "block_seconds": model.block_seconds,
-        "pairs": {name: [float(value) for value in pair] for name, pair in pairs.items()},
+        "read rows, s": ingest["read"] + ingest["reduce"],
+        "flush, s": ingest["sketches"] + ingest["manifests"],
+        "take in, s": merge["sketches"] + merge["manifests"],
+        "publish, s": merge["endless views"] + merge["windows"] + merge["rounds"],
+        "sketches": model.sketches,
+        "sketch bytes": model.sketch_bytes,
+        "manifest bytes": model.manifest_bytes,
+        "messages out": model.messages_out,
+        "bytes out": model.bytes_out,
+        "memory of ingest": model.ingest_memory,
+        "memory of merge": model.merge_memory,
+        "series": float(model.merge_series),
     }
 
 
@@ -174,7 +203,7 @@ class _Feed:
 
 def worker(options: Options) -> dict[str, Any]:
     """Return what a row costs a real ingest worker, broker and client included, and the model's answer."""
-    found = endtoend.throughput("embedded", "json", 1, options)
+    found = endtoend.throughput("embedded", "json", 1, replace(options, quick=True))
     costs = UnitCosts(options.measured("unit-costs")).of(endtoend.FEATURES, 1)
     rate = found["rows"] / found["seconds"]
     work = Workload(rate, 1, endtoend.FEATURES, row_bytes=found["bytes"])
@@ -225,6 +254,13 @@ def needs(options: Options) -> dict[str, Any]:
             "models": TARGET.models,
             "features": TARGET.features,
         },
+        "sketch": {
+            str(rows): {
+                name: float(costs.sketch(name, rows))
+                for name in ("encode", "read_sketch", "merge", "bytes")
+            }
+            for rows in (1, 100, 1000)
+        },
         "variants": [
             {"name": name, "change": change, **summary(plan(work, like, costs))}
             for name, change, work, like in variants()
@@ -260,6 +296,7 @@ def summary(found: Plan) -> dict[str, Any]:
         "merge_process_memory": found.merge_process_memory,
         "memory": times * found.memory,
         "block_seconds": one.block_seconds,
+        "burst_seconds": one.burst_seconds * one.deployment.partitions_per_process,
         "replay_rows": one.block_seconds * rate,
         "models_per_block": one.models_per_block,
         "rows_per_sketch": one.rows_per_sketch,
@@ -269,7 +306,7 @@ def summary(found: Plan) -> dict[str, Any]:
         "bytes": all_of(sent),
         "replication": one.deployment.replication,
         "series": times * one.series,
-        "series_per_merge_process": one.series / found.merge_processes,
+        "series_per_merge_process": one.merge_series / found.merge_processes,
         "broken": one.broken(),
     }
 

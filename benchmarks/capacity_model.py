@@ -28,6 +28,10 @@ from benchmarks.unit_fit import Costs
 
 #: A poll of the rows topic returns at most so many messages.
 POLL_MESSAGES = 4_000
+# An ingest process tells so many times `max_models` models apart in its metrics.
+_MODELS_TOLD_APART = 2
+# Merge looks again after this, where a round brought no news.
+_SOON = 0.2
 _LATENESS = float(ModelCard.model_fields["allowed_lateness_seconds"].default)
 # Gauges of a feature's score and of its drift, of a window's output, and of drift's outputs.
 _SCORES, _DRIFTS, _OUTPUT, _OUTPUT_DRIFT = 7, 5, 4, 7
@@ -127,6 +131,11 @@ class Capacity:
         rate = self.messages / self.pairs
         return here * -math.expm1(-rate * self.block_seconds)
 
+    @property
+    def more_models(self) -> float:
+        """Models that a manifest names besides the first."""
+        return max(0.0, self.models_per_block - 1)
+
     @cached_property
     def emitted(self) -> Emissions:
         """The sketches of one (model, source partition)."""
@@ -179,12 +188,13 @@ class Capacity:
                 "manifests": self.manifests
                 * (
                     costs.books["manifest_encode"]
-                    + self.models_per_block * costs.books["manifest_encode_entry"]
+                    + self.more_models * costs.books["manifest_encode_entry"]
                 ),
             }
         )  # fmt: skip
         if work.format == "json":
             found["read"] += self.messages / per_poll * groups * each["read_group"]
+        found["read"] += self.pairs * self.emitted.cells * each["read_new"]
         return found
 
     @property
@@ -201,7 +211,7 @@ class Capacity:
     def manifest_bytes(self) -> float:
         """Bytes of manifests sent."""
         books = self.costs.books
-        entries = self.models_per_block * books["manifest_entry_bytes"]
+        entries = self.more_models * books["manifest_entry_bytes"]
         return self.manifest_copies * (books["manifest_bytes"] + entries)
 
     @property
@@ -277,7 +287,7 @@ class Capacity:
                 "manifests": self.manifest_copies
                 * (
                     books["manifest_decode"]
-                    + self.models_per_block * books["manifest_decode_entry"]
+                    + self.more_models * books["manifest_decode_entry"]
                     + books["manifest_book"]
                     + here * books["manifest_pass_model"]
                     + named * books["manifest_book_model"]
@@ -286,15 +296,36 @@ class Capacity:
                 "endless views": due["endless"] * (gathered + each["publish_endless"])
                 + self.endless * steady,
                 "windows": due["final"] * (gathered + each["publish_final"]),
-                "rounds": self.workload.models
-                / self.deployment.merge.publish_seconds
-                * (
-                    books["round_model"]
-                    + sources * books["round_model_source"]
-                    + (self.touched - 1) * books["round_pair"]
-                ),
+                "rounds": sinks * self.round_seconds / self._round_every,
             }
         )  # fmt: skip
+
+    @property
+    def round_seconds(self) -> float:
+        """How long a round of publishing takes a sketches partition in which there is nothing to publish."""
+        books, sources = self.costs.books, self.deployment.source_partitions
+        return (
+            self.workload.models
+            / self.deployment.sketch_partitions
+            * (
+                books["round_model"]
+                + sources * books["round_model_source"]
+                + (self.touched - 1) * books["round_pair"]
+            )
+        )
+
+    @property
+    def _round_every(self) -> float:
+        """Seconds from round to round: after one without news the next comes soon."""
+        if self.endless:
+            return self.deployment.merge.publish_seconds
+        return min(self.deployment.merge.publish_seconds, _SOON + self.round_seconds)
+
+    @property
+    def burst_seconds(self) -> float:
+        """How long a merge process evaluates windows when those of all models end, which they do together."""
+        each = len(self.windowed) * self.costs.each["publish_final"]
+        return self.workload.models / self.deployment.sketch_partitions * each
 
     @cached_property
     def _open_share(self) -> float:
@@ -343,10 +374,15 @@ class Capacity:
     @property
     def ingest_memory(self) -> float:
         """Bytes that all ingest processes hold for models: panes of blocks that are not acknowledged."""
-        blocks = 1 + 0.5 * self.deployment.ingest.flush_seconds / self.block_seconds
-        panes = 1 + 0.5 * self.block_seconds / self.deployment.pane_seconds
-        each = float(self._mean_cell(self._of("pane_memory")))
-        return self.pairs * self._open_share * blocks * panes * each
+        here = self.deployment
+        # Of the open block the newest pane is half full, on average, and there are those before it.
+        newest = self._mean_cell(lambda rows: self.costs.sketch("pane_memory", rows / 2))
+        older = 0.5 * self.block_seconds / here.pane_seconds
+        each = newest + older * self._mean_cell(self._of("pane_memory"))
+        # A block that has ended is reduced, and waits to be acknowledged: half a flush, on average.
+        ended = 0.5 * here.ingest.flush_seconds * self.emitted.cells
+        full = float(self.costs.sketch("pane_memory", self.costs.rows[-1]))
+        return self.pairs * (self._open_share * each + ended * full)
 
     @property
     def merge_memory(self) -> float:
@@ -359,12 +395,23 @@ class Capacity:
         return self.pairs * (endless + windows + self._open_share * panes * body)
 
     @property
+    def merge_series(self) -> int:
+        """Prometheus series of all models in merge."""
+        work, here = self.workload, self.deployment
+        each = series_of_model(work.features, work.outputs, here.windows, here.merge)
+        return work.models * each
+
+    @property
     def series(self) -> int:
         """Prometheus series of all models."""
         work, here = self.workload, self.deployment
-        each = series_of_model(work.features, work.outputs, here.windows, here.merge)
-        readers = min(self.touched, -(-here.source_partitions // here.partitions_per_process))
-        return work.models * (each + readers * _INGEST_SERIES)
+        processes = -(-here.source_partitions // here.partitions_per_process)
+        read = min(
+            work.models,
+            self.models_per_partition * here.partitions_per_process,
+            _MODELS_TOLD_APART * here.ingest.max_models,
+        )
+        return round(self.merge_series + processes * read * _INGEST_SERIES)
 
     @property
     def total_ingest(self) -> float:

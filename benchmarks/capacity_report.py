@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -53,6 +53,7 @@ def plan_table(plans: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
         ("sketches sent, a second", lambda p: number(p["sketches"])),
         ("rows in a block's sketch", lambda p: number(p["rows_per_sketch"])),
         ("models in a block", lambda p: number(p["models_per_block"])),
+        ("windows end together, and take", lambda p: duration(p["burst_seconds"])),
         ("a block lasts", lambda p: duration(p["block_seconds"])),
         ("rows read again after a crash, a partition", lambda p: f"{p['replay_rows'] / 2:,.0f}"),
     ]
@@ -168,10 +169,10 @@ def _runs(results: Sequence[dict[str, Any]]) -> str:
         rows = f"{each['models']} model{'s' * (each['models'] > 1)} of {each['features']} features"
         outputs = f"{each['outputs']} output{'s' * (each['outputs'] > 1)}"
         where = "each on one partition" if each["keyed"] else "spread over all partitions"
+        when = f"flushed every {each['flush']} s and published every {each['publish']} s"
         lines.append(
             f"{rows} and {outputs}, {number(each['rate'])} rows/s each, {where} ({each['sources']} of rows, "
-            f"{each['sinks']} of sketches), published every {each['publish_seconds']:g} s, blocks of "
-            f"{number(each['block_seconds'])} s"
+            f"{each['sinks']} of sketches), {when}, blocks of {number(each['block_seconds'])} s"
         )
     return "; ".join(lines)
 
@@ -200,6 +201,7 @@ def section(results: dict[str, Any]) -> str:
         "What each change does:",
         "\n".join(_breaks(plans)),
         f"What is left in {names[-1]}: {_largest(plans[-1])}.",
+        _sketches(found["sketch"]),
         _EXPLAINED,
         part_table(plans, names),
         "### How far the model can be trusted",
@@ -219,40 +221,70 @@ def section(results: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-_EXPLAINED = """A sketch costs about as much for one row as for a hundred, in time and in bytes. So what
-counts is how many (model, source partition, block, pane) there are, not how many rows: rows of a model on
-every partition make a sketch of it there, and short blocks one in every block. `Publisher` spreads rows over
-all partitions, which suits few models with many rows. For many models with few rows each, write rows with
-the model's name as their Kafka key, by a producer of your own ([the formats](messages.md)). Then a model that
-alone brings more rows than a process takes needs a second name, or spread rows. Larger blocks make fewer
-sketches and longer replays: after a crash, and after every rebalance, a partition is read again from the
-start of its open block. A lifetime view is evaluated in every round of publishing, windows once. Manifests go
-from every partition of rows to every partition of sketches, so their number is the product of the two, and
-grows with the square of the load: several deployments side by side (`ATTRIBUTARY_TOPIC_PREFIX`), each with
-some of the models, do without most of them."""
+def _sketches(sketch: dict[str, dict[str, float]]) -> str:
+    """Return what a sketch costs by the rows in it, and so a row."""
+
+    def milliseconds(rows: str) -> float:
+        each = sketch[rows]
+        return 1e3 * (each["encode"] + each["read_sketch"] + each["merge"])
+
+    said = ", ".join(
+        f"one of {int(rows):,} row{'s' * (rows != '1')} {number(milliseconds(rows))} ms and "
+        f"{quantity(each['bytes'])} ({number(milliseconds(rows) / int(rows))} ms and "
+        f"{quantity(each['bytes'] / int(rows))} a row)"
+        for rows, each in sketch.items()
+    )
+    return (
+        f"To make a sketch, read it and add it to a window takes, by the rows in it: {said}. So what counts "
+        "is how many (model, source partition, block, pane) there are: rows of a model on every partition "
+        "make a sketch of it there, and short blocks one in every block."
+    )
+
+
+_EXPLAINED = """`Publisher` spreads rows over all partitions, which suits few models with many rows.
+For many models with few rows each, write rows with the model's name as their Kafka key, by a producer of
+your own ([the formats](messages.md)). Then a model that alone brings more rows than a process takes needs a
+second name, or spread rows. Larger blocks make fewer sketches and longer replays: after a crash, and after
+every rebalance, a partition is read again from the start of its open block. A lifetime view is evaluated in
+every round of publishing, windows once, those of all models together when they end; where a round brings no
+news, merge looks at all of its models again soon. Manifests go from every partition of rows to every
+partition of sketches, so their number is the product of the two: where that is what hurts, several
+deployments side by side (`ATTRIBUTARY_TOPIC_PREFIX`), each with some of the models, have fewer."""
 
 
 def figures(results: dict[str, Any]) -> list[Figure]:
-    """Return cores and memory of the variants."""
+    """Return cores, memory and network of the variants."""
     plans = results["capacity, what it needs"]["variants"]
     names = [each["name"] for each in plans]
-    series = {
-        role: (names, [sum(each[f"{role}_cores"].values()) for each in plans])
-        for role in ("ingest", "merge")
+
+    def bars(values: dict[str, Callable[[dict[str, Any]], float]]) -> dict[str, Any]:
+        return {key: (names, [value(each) for each in plans]) for key, value in values.items()}
+
+    def panel(title: str, unit: str, values: dict[str, Any]) -> Panel:
+        return Panel(title, "", unit, bars(values), kind="bars", log_y=True)
+
+    def memory(role: str) -> Callable[[dict[str, Any]], float]:
+        return lambda p: p[f"{role}_processes"] * p[f"{role}_process_memory"] / 2**30
+
+    cores = {
+        role: lambda p, role=role: sum(p[f"{role}_cores"].values()) for role in ("ingest", "merge")
     }
-    memory = {"memory": (names, [each["memory"] / 2**30 for each in plans])}
-    network = {
-        name: (names, [each["bytes"][name] / 2**20 for each in plans])
+    sent = {
+        name: lambda p, name=name: p["bytes"][name] / 2**20
         for name in ("rows", "sketches", "manifests")
     }
     return [
         Figure(
             "scale_needs",
-            "Cores, memory and network of each way to run it",
+            "Cores and memory of each way to run it",
             [
-                Panel("Cores busy", "", "cores", series, kind="bars", log_y=True),
-                Panel("Memory of all processes", "", "GiB", memory, kind="bars", log_y=True),
-                Panel("Network, before replication", "", "MiB/s", network, kind="bars", log_y=True),
+                panel("Cores busy", "cores", cores),
+                panel("Memory", "GiB", {role: memory(role) for role in ("ingest", "merge")}),
             ],
-        )
+        ),
+        Figure(
+            "scale_network",
+            "Rows, sketches and manifests a second of each way to run it",
+            [panel("Network, before replication", "MiB/s", sent)],
+        ),
     ]

@@ -258,10 +258,11 @@ class Pipeline:
                         else:
                             self.gauges.drift(message)
 
-    def memory(self) -> tuple[int, int]:
-        """Return the bytes that ingest and merge hold, without cards and grids."""
+    def memory(self, *, ingest: bool = True, merge: bool = True) -> int:
+        """Return the bytes that ingest, merge or both hold, without cards and grids."""
         shared = [self.catalogue, self.ingest_options, self.merge_options]
-        return held_bytes(self.sources, shared), held_bytes(self.sinks, shared)
+        roots = [*self.sources * ingest, *self.sinks * merge]
+        return held_bytes(roots, shared)
 
     def series(self) -> int:
         """Return how many series of models there are now."""

@@ -26,7 +26,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from attributary.schemas.card import Lifetime, Tumbling
+from pydantic import ValidationError
+
+from attributary.schemas.card import Lifetime, ModelCard, Tumbling
 from attributary.workers.stream.options import IngestOptions, MergeOptions
 from benchmarks.capacity import summary
 from benchmarks.capacity_model import Deployment, Workload
@@ -39,7 +41,16 @@ _SHORTEST_FLUSH = 0.1
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the plan; 1 where there are no unit costs, 3 where no number of partitions is enough."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    windows = [
+        *(Tumbling(seconds=seconds) for seconds in asked.window or [60.0]),
+        *([] if asked.no_lifetime else [Lifetime()]),
+    ]
+    try:
+        ModelCard(model="plan", pane_seconds=asked.pane_seconds, windows=windows)
+    except ValidationError as error:
+        parser.error(f"no card can have these windows: {error.errors()[0]['msg']}")
     ingest, merge = IngestOptions(), MergeOptions()
     workload = Workload(
         rows_per_second=asked.rows_per_second,
@@ -65,10 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
             exported_features=asked.exported_features or merge.exported_features,
             max_models=asked.max_models or merge.max_models,
         ),
-        windows=[
-            *(Tumbling(seconds=seconds) for seconds in asked.window or [60.0]),
-            *([] if asked.no_lifetime else [Lifetime()]),
-        ],
+        windows=windows,
         pane_seconds=asked.pane_seconds,
         replication=asked.replication,
         partitions_per_process=asked.partitions_per_process,
@@ -91,7 +99,6 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    number = parser.add_argument
     rows = parser.add_argument_group("the rows")
     rows.add_argument("--rows-per-second", type=_positive, required=True, help="of all models")
     rows.add_argument("--models", type=_count, required=True)
@@ -135,7 +142,9 @@ def _parser() -> argparse.ArgumentParser:
     shape.add_argument(
         "--busy", type=_share, default=TARGET, help=f"of each core, at most ({TARGET:g})"
     )
-    number("--results", type=Path, default=RESULTS, help="folder of the measured unit costs")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder of the measured unit costs"
+    )
     return parser
 
 

@@ -56,6 +56,7 @@ STEPS = {
     "read_arrow_message": ("read an Arrow message, besides its rows", "message"),
     "read_arrow_row": ("read a row of an Arrow message", "row"),
     "read_group": ("rows of one model in one poll, besides the rows", "model and poll"),
+    "read_new": ("rows of one model in a block or pane where there were none", "model and pane"),
     "reduce_row": ("digests and cells, 1,024 rows at a time", "row"),
     "publish_final": ("evaluate a window: scores, messages, gauges, drift", "window"),
     "publish_endless": ("the same of a lifetime", "window"),
@@ -85,7 +86,7 @@ BOOKS = {
 }
 
 
-def timed(run: Callable[[], object], options: Options, most: int = 5) -> float:
+def timed(run: Callable[[], object], options: Options, most: int = 3) -> float:
     """Return the median processor seconds of a call."""
     return float(median(seconds(run, 2 if options.quick else most)))
 
@@ -114,7 +115,7 @@ def _allocated(make: Callable[[], object]) -> int:
 def _reading(d: int, c: int, options: Options) -> dict[str, float]:
     """Time the reading of rows that stay below the 1,024 at which they are reduced."""
 
-    def read(models: int, rows: int, arrow: int = 0) -> float:
+    def read(models: int, rows: int, arrow: int = 0, *, begun: bool = True) -> float:
         found = names(models)
 
         def messages() -> list[bytes]:
@@ -125,20 +126,22 @@ def _reading(d: int, c: int, options: Options) -> dict[str, float]:
         times = []
         for _ in range(2 if options.quick else 3):
             pipeline = Pipeline(found, d, c)
-            pipeline.read(0, [messages()[0]])  # a partition's first block
+            # The block and its panes are there already, or the block alone.
+            pipeline.read(0, [json_row(m, d, c, 0) for m in found[: None if begun else 1]])
             pipeline.seconds.clear()
             pipeline.read(0, messages())
             times.append(pipeline.seconds["read"])
         return float(median(times))
 
     rows = 100 if options.quick else 500
-    one, many = read(1, rows), read(50, rows // 50)
+    one, many, new = read(1, rows), read(50, rows // 50), read(50, rows // 50, begun=False)
     small, large = read(1, 20, arrow=1), read(1, 8, arrow=ARROW_ROWS)
     per_arrow = max(0.0, (large / 8 - small / 20) / (ARROW_ROWS - 1))
     group = max(0.0, (many - one) / 49)
     return {
         "read_json_row": max(0.0, one - group) / rows,
         "read_group": group,
+        "read_new": max(0.0, (new - many) / 49),
         "read_arrow_row": per_arrow,
         "read_arrow_message": max(0.0, small / 20 - per_arrow),
         "json_row_bytes": len(json_row("model_00000", d, c, 0)),
@@ -149,8 +152,6 @@ def _reading(d: int, c: int, options: Options) -> dict[str, float]:
 def _sketches(epoch: Epoch, options: Options) -> list[dict[str, float]]:
     found = []
     for rows in ROWS:
-        if options.quick and rows > 1_000:
-            continue
         made = pane(epoch, rows)
 
         def encode(made: PaneSketch = made) -> bytes:
@@ -218,8 +219,8 @@ def _publishing(epoch: Epoch, options: Options) -> dict[str, float]:
     for _ in range(3):
         publish(True)
     return {
-        "publish_final": timed(partial(publish, True), options, 3),
-        "publish_endless": timed(partial(publish, False), options, 3),
+        "publish_final": timed(partial(publish, True), options),
+        "publish_endless": timed(partial(publish, False), options),
         "copy_window": timed(window.copy, options),
         "window_memory": _allocated(window.copy),
         "window_bytes": len(window.to_bytes()),
@@ -244,7 +245,7 @@ def measure(d: int, c: int, options: Options) -> dict[str, Any]:
         "outputs": c,
         "cells": epoch.grid.cells,
         **_reading(d, c, options),
-        "reduce_row": timed(reduce, options, 5) / rows,
+        "reduce_row": timed(reduce, options) / rows,
         "sketches": _sketches(epoch, options),
         **_publishing(epoch, options),
     }
@@ -321,7 +322,7 @@ def _reported(models: int, sources: int, *, keyed: bool = False) -> Pipeline:
 
 def _idle_round(pipeline: Pipeline, options: Options) -> float:
     """Return the seconds of a round of publishing in which nothing has changed."""
-    return timed(lambda: list(pipeline.sinks[0].publish(BEGAN_MS)), options, 3)
+    return timed(lambda: list(pipeline.sinks[0].publish(BEGAN_MS)), options)
 
 
 def _taking(pipeline: Pipeline, models: int, options: Options) -> float:
@@ -329,7 +330,7 @@ def _taking(pipeline: Pipeline, models: int, options: Options) -> float:
     (manifest,) = pipeline.sources[0].flush(0).manifests
     named = dict(list(manifest.models.items())[:models])
     asked = manifest.model_copy(update={"models": named})
-    return timed(lambda: pipeline.sinks[0].add_manifest(asked, BEGAN_MS), options, 3)
+    return timed(lambda: pipeline.sinks[0].add_manifest(asked, BEGAN_MS), options)
 
 
 def cases(options: Options) -> dict[str, Callable[[], Any]]:

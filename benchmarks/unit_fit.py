@@ -1,7 +1,7 @@
 """Unit costs of any shape, from those that were measured.
 
 A cost is taken as measured where its shape was; else it is the sum of non-negative parts, for a fixed
-share, for columns, for (feature, output) pairs and for cells, fitted in relative error.
+share, for columns, for (feature, output) pairs, for cells and for profiles, fitted in relative error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ import numpy as np
 from scipy.optimize import nnls
 
 from attributary.workers.stream.epoch import cells_for
+from attributary.workers.stream.options import MergeOptions
 
+# Features whose dependence profile is published: messages grow with them, and not with more.
+_PROFILES = int(MergeOptions.model_fields["profile_features"].default)
+#: Bytes of messages, of which there is one for each output.
+_OF_ONE_OUTPUT = ("attribution_bytes", "drift_bytes")
+#: Costs that grow with the rows themselves; the others flatten out.
+_LINEAR = ("encode", "pane_memory")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -40,9 +47,16 @@ class Costs:
     client: Mapping[str, float]
 
     def sketch(self, name: str, rows: Any) -> Any:
-        """Return a cost of sketches of so many rows, linear in their logarithm, and constant beyond 5,000."""
-        known = np.log(np.array(self.rows, dtype=float))
-        return np.interp(np.log(np.maximum(rows, 1.0)), known, self.per_sketch[name])
+        """Return a cost of sketches of so many rows, between those measured; the last holds beyond them.
+
+        Linear in the rows where each of them costs something, else a power of them.
+        """
+        known, asked = np.array(self.rows, dtype=float), np.maximum(rows, 1.0)
+        values = np.array(self.per_sketch[name])
+        if name in _LINEAR:
+            return np.interp(asked, known, values)
+        least = np.finfo(float).tiny
+        return np.exp(np.interp(np.log(asked), np.log(known), np.log(np.maximum(values, least))))
 
 
 @dataclass(frozen=True)
@@ -68,19 +82,19 @@ class UnitCosts:
         scalars = [k for k in scalars if k not in ("columns", "outputs", "cells")]
         curves = [k for k in shapes[0]["sketches"][0] if k != "rows"]
 
-        def value(read: Any) -> float:
+        def value(name: str, read: Any) -> float:
             if exact:
                 return float(read(exact[0]))
-            return _fitted(shapes, [read(shape) for shape in shapes], columns, outputs)
+            return _fitted(name, shapes, [read(shape) for shape in shapes], columns, outputs)
 
         return Costs(
             columns,
             outputs,
-            {name: value(lambda shape, name=name: shape[name]) for name in scalars},
+            {name: value(name, lambda shape, name=name: shape[name]) for name in scalars},
             rows,
             {
                 name: tuple(
-                    value(lambda shape, name=name, k=k: shape["sketches"][k][name])
+                    value(name, lambda shape, name=name, k=k: shape["sketches"][k][name])
                     for k in range(len(rows))
                 )
                 for name in curves
@@ -90,22 +104,26 @@ class UnitCosts:
         )
 
 
-def _basis(columns: int, outputs: int) -> list[float]:
-    cells = cells_for(columns, outputs)
-    pairs = columns * outputs
-    return [1.0, columns + outputs, pairs, pairs * cells**2]
+def _basis(name: str, columns: int, outputs: int) -> list[float]:
+    profiled = min(columns, _PROFILES)
+    if name in _OF_ONE_OUTPUT:
+        return [1.0, columns, profiled]
+    pairs, cells = columns * outputs, cells_for(columns, outputs)
+    return [1.0, columns + outputs, pairs, pairs * cells**2, profiled * outputs]
 
 
-def _fitted(shapes: list[dict[str, Any]], values: list[float], columns: int, outputs: int) -> float:
+def _fitted(
+    name: str, shapes: list[dict[str, Any]], values: list[float], columns: int, outputs: int
+) -> float:
     """Return the fit at a shape; values of 0, too short for the clock, weigh like the smallest other."""
     if not any(values):
         return 0.0
-    basis = np.array([_basis(shape["columns"], shape["outputs"]) for shape in shapes])
+    basis = np.array([_basis(name, shape["columns"], shape["outputs"]) for shape in shapes])
     least = min(value for value in values if value > 0)
     weights = 1.0 / np.maximum(values, least)
     scale = np.abs(basis).max(axis=0)
     found, _ = nnls(basis / scale * weights[:, None], np.array(values) * weights)
-    return float(np.array(_basis(columns, outputs)) / scale @ found)
+    return float(np.array(_basis(name, columns, outputs)) / scale @ found)
 
 
 def load(folder: Path = RESULTS) -> UnitCosts:

@@ -186,7 +186,7 @@ def shape_costs(d: int, c: int, cells: int) -> dict[str, Any]:
     """Costs that are known sums of their parts."""
     value = 2e-6 + 3e-7 * (d + c) + 1e-8 * d * c * cells**2
     each = dict.fromkeys(
-        ("read_json_row", "read_group", "read_arrow_message", "read_arrow_row", "reduce_row",
+        ("read_json_row", "read_group", "read_new", "read_arrow_message", "read_arrow_row", "reduce_row",
          "publish_final", "publish_endless", "copy_window", "window_memory", "window_bytes",
          "attribution_bytes", "drift_bytes", "json_row_bytes", "arrow_row_bytes"), value,
     )  # fmt: skip
@@ -223,8 +223,9 @@ def test_costs_of_other_shapes_are_interpolated() -> None:
     expected = 2e-6 + 3e-7 * 52 + 1e-8 * 100 * 256
     assert found.each["reduce_row"] == pytest.approx(expected, rel=1e-6)
     assert found.sketch("merge", [1, 10, 100, 1e9]) == pytest.approx(
-        expected * np.array([1, 1.5, 2, 3]), rel=1e-6
+        expected * np.array([1, 2**0.5, 2, 3]), rel=1e-6
     )
+    assert found.sketch("encode", 550) == pytest.approx(expected * 2.5, rel=1e-6)
     with pytest.raises(UnmeasuredError, match="python -m benchmarks unit-costs"):
         load(Path("nowhere"))
 
@@ -279,6 +280,9 @@ def test_the_command_prints_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit):
         plan.main([*asked, "--busy", "2"])
     assert "a share of a core" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        plan.main([*asked, "--pane-seconds", "25"])
+    assert "not a multiple of pane_seconds" in capsys.readouterr().err
 
 
 def test_the_variants_of_the_page_are_one_change_each() -> None:
