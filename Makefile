@@ -35,7 +35,7 @@ help:
 	@echo "make simulate    schedules of all that can go wrong, no broker (SCHEDULES=1000000 ARGS='--processes 2')"
 	@echo "make lint        ruff, strict mypy and the import contracts"
 	@echo "make format      let ruff rewrite the sources"
-	@echo "make bench       measure, and rewrite docs/performance.md and docs/results.md (ARGS=--quick)"
+	@echo "make bench       measure, and rewrite docs/performance.md, scale.md and results.md (ARGS=--quick)"
 	@echo "make docs        the documentation site, in build/site"
 	@echo "make setup       install into $(VENV) (EXTRAS=all,dev adds torch)"
 	@echo "make clean       remove what make made"

@@ -13,7 +13,7 @@ from attributary.schemas.card import Lifetime, Tumbling
 from attributary.workers.stream.options import IngestOptions, MergeOptions
 from benchmarks import capacity_report, endtoend
 from benchmarks.capacity_model import Capacity, Deployment, Workload
-from benchmarks.pipeline import BEGAN_MS, Pipeline, arrow_rows, json_row, names
+from benchmarks.pipeline import BEGAN_MS, POOL, Pipeline, arrow_rows, json_row, names
 from benchmarks.planner import Plan, plan
 from benchmarks.suite import Options, Suite
 from benchmarks.unit_fit import UnitCosts
@@ -195,7 +195,7 @@ class _Feed:
             if size.format == "json":
                 message = json_row(self._names[model], *shape, turn)
             else:
-                at = turn % 8 * size.message_rows
+                at = turn % (POOL // size.message_rows) * size.message_rows
                 message = arrow_rows(self._names[model], *shape, at, size.message_rows)
             found[where % size.sources].append(message)
         return found

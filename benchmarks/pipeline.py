@@ -115,12 +115,11 @@ def first_grid(columns: int, outputs: int) -> GridRecord:
     return found
 
 
-def held_bytes(roots: Iterable[object], without: Iterable[object] = ()) -> int:
-    """Return the bytes of what ``roots`` reach, but for what ``without`` reach."""
-    seen = {id(each) for each in _reached(without)}
+def held_bytes(roots: Iterable[object], without: set[int]) -> int:
+    """Return the bytes of what ``roots`` reach, but for objects with these ids."""
     return sum(
         each.nbytes if isinstance(each, np.ndarray) else sys.getsizeof(each)
-        for each in _reached(roots, seen)
+        for each in _reached(roots, without)
     )
 
 
@@ -191,6 +190,7 @@ class Pipeline:
             self.merge_options.exported_features,
             self.merge_options.series_per_model,
         )
+        self._shared: set[int] = set()
         self._ends = [0] * sources
         self._logs: list[list[tuple[bytes, bytes]]] = [[] for _ in range(sinks)]
         self._positions = [0] * sinks
@@ -260,9 +260,10 @@ class Pipeline:
 
     def memory(self, *, ingest: bool = True, merge: bool = True) -> int:
         """Return the bytes that ingest, merge or both hold, without cards and grids."""
-        shared = [self.catalogue, self.ingest_options, self.merge_options]
-        roots = [*self.sources * ingest, *self.sinks * merge]
-        return held_bytes(roots, shared)
+        if not self._shared:
+            shared = [self.catalogue, self.ingest_options, self.merge_options]
+            self._shared = {id(each) for each in _reached(shared)}
+        return held_bytes([*self.sources * ingest, *self.sinks * merge], self._shared)
 
     def series(self) -> int:
         """Return how many series of models there are now."""
