@@ -34,7 +34,7 @@ _MODELS_TOLD_APART = 2
 _SOON = 0.2
 _LATENESS = float(ModelCard.model_fields["allowed_lateness_seconds"].default)
 # Gauges of a feature's score and of its drift, of a window's output, and of drift's outputs.
-_SCORES, _DRIFTS, _OUTPUT, _OUTPUT_DRIFT = 7, 5, 4, 7
+_SCORES, _DRIFTS, _OUTPUT, _OUTPUT_DRIFT = 7, 5, 4, 8
 # Of a model in merge (its watermark, and a counter of windows, which has a time of creation besides), and in
 # each ingest process that reads rows of it (two counters).
 _MERGE_SERIES, _INGEST_SERIES = 3, 4
