@@ -37,6 +37,16 @@ WHY_NOT = {
     "alibi-detect, MMD, LSDD, learned kernels": "need torch, TensorFlow or KeOps: not installed",
     "alibi-detect, context-aware MMD": "the same; the one that would look at dependence",
 }
+WHY = (
+    "Why. *alerts* wait out their durations on purpose, so that one window that chance or a batch job makes "
+    "wakes nobody; a shorter `for` gives the delay of *first window*, and its false alarms. A window is told "
+    "at its end, river's detectors test every row. *concept, even*: CIR is ½ for an effect that is as often "
+    "up as down, whatever its strength, so that what rests on CIR does not see it; the binned mutual "
+    "information in the messages does, and no alert watches it. *autocorrelated*: tests take dependent rows "
+    "for independent ones. Tests of every column at 5 % tell more the more columns there are. Page-Hinkley's "
+    "default threshold is passed by the random walk of a column's sum. Importances have no sign, so that "
+    "ixai cannot see *sign*, and its smoothing, about a thousand rows, is longer than a window."
+)
 _PREFIX = {
     "RankFlip": "attribution",
     "AttributionDrift": "attribution",
@@ -221,11 +231,12 @@ def section(results: dict[str, Any]) -> str:
         "`deploy/prometheus/rules.yml` are evaluated with their durations, so that an alert comes "
         f"{lasting} after the first window that shows the change, or later. *first window*: the same "
         "rules without their durations. The peers run with their defaults; ixai has no rule for a "
-        "change, so ours for attributions are applied to its importances (a new leader that was not "
+        "change, so two are applied to its importances (a new leader that was not "
         "among the first three, or Kendall's tau below ½).",
         _delays(found, failed),
         _false(found),
         verdict(found),
+        WHY,
     ]
     return "\n\n".join(parts)
 

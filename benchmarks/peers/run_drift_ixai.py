@@ -1,6 +1,6 @@
 """ixai: incremental PFI and SAGE of the model as it is at every row, read at the end of every window.
 
-It has no rule for a change. These are attributary's, applied to its importances: the feature that leads was
+It has no rule for a change. These are applied to its importances: the feature that leads was
 not among the first three, or Kendall's tau of the order is below one half; against the reference, which is
 the window before the first that is watched.
 """
