@@ -150,6 +150,13 @@ def section(results: dict[str, Any]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+WHY = (
+    "Where a rule holds in most windows its reference is why: the stream has no card with a baseline, "
+    "so it is the first window, in which the model had learned nothing yet and, of a real stream, the "
+    "season was another. Such a stream needs a baseline of training rows that hold a whole season, and "
+    "a model that is trained all the time a new one now and then. Our windows stand alone, so that "
+    "another feature comes first more easily than by ixai's smoothed importances."
+)
 PAIRS = ((OURS, PFI), (OURS, SAGE), (PFI, SAGE))
 
 
@@ -205,6 +212,7 @@ def _told(ran: list[dict[str, Any]]) -> str:
         "changed; it needs the labels.\n\n"
         + table([*head, "ADWIN on the error"], lines)
         + "".join(_known(result) for result in ran)
+        + f"\n\n{WHY}"
     )
 
 
