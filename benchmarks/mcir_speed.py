@@ -17,6 +17,7 @@ WIDTHS, ROWS, BOOTSTRAPS = (20, 50, 100, 200, 400, 561), 2000, 50
 #: Seconds at most with the largest number of features, by stage.
 FLOORS = {"scoring": 0.05, "everything": 3.0}
 _STAGES = ("ranks and screening", "Auto-Φ", "scoring", "everything")
+LIGHT = "a quarter of the rows"
 _PEERS = ("TreeSHAP", "permutation importance")
 
 
@@ -64,6 +65,12 @@ def section(results: dict[str, Any]) -> str:
         "`everything` is one call of `mcir`; the stages are its parts, called one by one, and give the "
         f"same scores (largest difference {max(result['apart'] for result in found):.0e}).",
     ]
+    if _entry(last, LIGHT):
+        times = seconds(last, "everything") / seconds(last, LIGHT)
+        parts.append(
+            f"A light run, on {LIGHT}, takes {number(1e3 * seconds(last, LIGHT))} ms with "
+            f"{last['features']} features, {number(times)} times less."
+        )
     if any(_entry(result, _PEERS[0]) for result in found):
         parts += [
             _beside(found),
