@@ -4,6 +4,7 @@ Arguments: an npz file of tables X0, y0, X1, y1, ... with "classes" and the rows
 ...), and the settings {rows, background, peers}. What is explained is the first output.
 """
 
+import gc
 import json
 import sys
 import warnings
@@ -21,6 +22,8 @@ path, size = sys.argv[1], json.loads(sys.argv[2])
 if size["peers"]:
     import shap
     from lime.lime_tabular import LimeTabularExplainer
+# What the libraries hold need not be looked through before every timed call.
+gc.freeze()
 
 
 def black_boxes(model, X, train):

@@ -56,7 +56,11 @@ def draw(figure, folder):
             axes.set_yscale("log")
     handles, labels = grid[0][-1].get_legend_handles_labels()
     picture.legend(
-        handles, labels, fontsize=7, loc="outside lower center", ncols=min(6, len(labels))
+        handles,
+        labels,
+        fontsize=7,
+        loc="outside lower center",
+        ncols=min(6, 3 * len(panels), len(labels)),
     )
     picture.savefig(folder / f"{figure['name']}.svg", metadata={"Date": None})
     plt.close(picture)
