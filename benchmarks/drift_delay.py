@@ -339,12 +339,14 @@ def figures(results: dict[str, Any]) -> list[Figure]:
             "drift-delay",
             "Median delay in windows, and false windows in 100, of every detector",
             [
-                Panel("median delay, windows", "", "", {"delay": (names, late)}, kind="bars"),
+                Panel(
+                    "median delay, windows", "", "", {"every detector": (names, late)}, kind="bars"
+                ),
                 Panel(
                     "false windows in 100",
                     "",
                     "",
-                    {"false": (names, [rate(found[name]) for name in names])},
+                    {"every detector": (names, [rate(found[name]) for name in names])},
                     kind="bars",
                 ),
             ],
