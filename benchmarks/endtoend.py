@@ -14,18 +14,15 @@ from aiokafka import AIOKafkaConsumer
 
 from attributary.schemas.card import Lifetime, ModelCard
 from benchmarks.endtoend_rows import ARROW_ROWS, MODEL, arrow_batches, json_rows
-from benchmarks.endtoend_stage import PARTITIONS, Stage, brokers, staged, wait
+from benchmarks.endtoend_stage import PARTITIONS, Stage, brokers, staged
 from benchmarks.suite import Options, Suite, number, table
 
 FEATURES = 100
-JSON_FLOOR, ARROW_FLOOR, P99_MOST, GROWTH_MOST = 15_000, 50_000, 3.0, 10.0
+JSON_FLOOR, ARROW_FLOOR, P99_MOST = 15_000, 50_000, 3.0
 #: Rows of a preloaded topic, for one process.
 _ROWS = {"json": 300_000, "arrow": 900_000}
 _DELAY_RATE = 1_000
 _LAST_SECONDS = 60.0
-_OVERLOAD_SECONDS = 600.0
-# Of a model so wide that a few megabytes a second are more than a process takes.
-_WIDE_FEATURES, _WIDE_OUTPUTS = 100, 100
 
 _CONTENT = {
     "json": (JSON_FLOOR, "one JSON row a message"),
@@ -39,9 +36,6 @@ of all workers together and of the broker; memory is the most that a worker had.
 _ABOUT_DELAY = """One worker for ingest and merge, flushes and results every second, rows at a steady rate:
 from the moment before a row is given to the producer to the moment at which a reader has the first message
 that counts it."""
-_ABOUT_MEMORY = f"""Rows of {_WIDE_FEATURES} features and {_WIDE_OUTPUTS} outputs come half as fast again as
-one process counts them. Its memory in the second quarter of the time and in the last, medians, and at most.
-Growth is what the most of the last quarter lies above the median of the second."""
 
 
 def throughput(kind: str, content: str, processes: int, options: Options) -> dict[str, Any]:
@@ -170,56 +164,6 @@ async def _steady(
     return {partition: sorted(rows) for partition, rows in produced.items()}, messages
 
 
-def overload(kind: str, options: Options) -> dict[str, Any]:
-    """Return a worker's memory while rows come faster than it takes them, sampled every second."""
-    seconds = 15.0 if options.quick else _OVERLOAD_SECONDS
-    pool = json_rows(500, _WIDE_FEATURES, _WIDE_OUTPUTS, digits=2)
-    with staged(kind) as stage:
-        stage.preload(pool, 8_000)
-        (worker,) = stage.start(1, "ingest")
-        published, counted = asyncio.run(_flood(stage, worker.usage, pool, seconds))
-        rss = list(worker.usage.rss)
-    quarter = len(rss) // 4
-    settled = float(np.median(rss[quarter : 2 * quarter]))
-    return {
-        "broker": kind,
-        "seconds": seconds,
-        "published": published,
-        "counted": counted,
-        "bytes": len(pool[0]),
-        "rss": rss,
-        "growth": 100.0 * (max(rss[-quarter:]) / settled - 1.0),
-    }
-
-
-async def _flood(stage: Stage, usage: Any, pool: list[bytes], seconds: float) -> tuple[int, int]:
-    """Publish half as fast again as the worker counts, so that it never catches up; return both counts."""
-    worker = stage.workers[0]
-    producer = stage.producer()
-    await producer.start()
-    loop = asyncio.get_running_loop()
-    published, began, counted = 0, time.monotonic(), 0
-    try:
-        while (passed := time.monotonic() - began) < seconds:
-            counted = (await loop.run_in_executor(None, worker.rows))[0]
-            usage.sample()
-            step = max(2_000, round(1.5 * counted / max(passed, 1.0)))
-            waiting = [
-                await producer.send(
-                    stage.topics.rows,
-                    pool[(published + index) % len(pool)],
-                    partition=index // 16 % PARTITIONS,
-                )
-                for index in range(step)
-            ]
-            await asyncio.gather(*waiting)
-            published += step
-            await loop.run_in_executor(None, wait, passed + 1.0, began)
-    finally:
-        await producer.stop()
-    return published, counted
-
-
 def cases(options: Options) -> dict[str, Callable[[], Any]]:
     """Return the measurements on every broker that this machine can run."""
     found: dict[str, Callable[[], Any]] = {}
@@ -229,7 +173,6 @@ def cases(options: Options) -> dict[str, Callable[[], Any]]:
                 name = f"endtoend/{kind}/{content}/{processes}"
                 found[name] = partial(throughput, kind, content, processes, options)
         found[f"endtoend/{kind}/delay"] = partial(delay, kind, options)
-        found[f"endtoend/{kind}/overload"] = partial(overload, kind, options)
     return found
 
 
@@ -250,10 +193,6 @@ def _floors(results: dict[str, Any]) -> str:
             p99, most = found["p99"], f"at most {P99_MOST:g}"
             what = "seconds from a row to its attribution, p99"
             rows.append((what, broker, most, number(p99), p99 <= P99_MOST))
-        elif name.endswith("overload"):
-            growth, most = found["growth"], f"at most {GROWTH_MOST:g} %"
-            what = f"growth of memory in {found['seconds'] / 60:g} minutes of overload"
-            rows.append((what, broker, most, f"{growth:.1f} %", growth <= GROWTH_MOST))
     cells = [[*row[:4], _met(row[4])] for row in rows]
     return table(["what", "broker", "floor", "measured", "met"], cells, left=2)
 
@@ -272,23 +211,9 @@ def _speed(found: dict[str, Any]) -> list[str]:
     ]
 
 
-def _memory(found: dict[str, Any]) -> list[str]:
-    rss = [value / 2**20 for value in found["rss"]]
-    quarter = len(rss) // 4
-    return [
-        found["broker"],
-        number(found["published"] / found["seconds"]),
-        number(found["counted"] / found["seconds"]),
-        f"{np.median(rss[quarter : 2 * quarter]):.0f}",
-        f"{np.median(rss[-quarter:]):.0f}",
-        f"{max(rss):.0f}",
-    ]
-
-
 def section(results: dict[str, Any]) -> str:
     """Return the tables."""
     speed = [_speed(found) for found in results.values() if "content" in found]
-    memory = [_memory(found) for found in results.values() if "growth" in found]
     delays = [
         [found["broker"], f"{found['rate']:,}", f"{found['rows']:,}"]
         + [f"{found[key]:.2f}" for key in ("p50", "p99", "max")]
@@ -302,9 +227,6 @@ def section(results: dict[str, Any]) -> str:
     if delays:
         head = ["broker", "rows/s", "rows", "p50 s", "p99 s", "longest s"]
         parts += ["### From a row to its attribution", _ABOUT_DELAY, table(head, delays)]
-    if memory:
-        head = ["broker", "published/s", "counted/s", "second quarter", "last quarter", "at most"]
-        parts += ["### Memory under overload, MiB", _ABOUT_MEMORY, table(head, memory)]
     return "\n\n".join(parts)
 
 

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
+# All suites in their quick form, on a machine that may be busy.
+pytestmark = pytest.mark.timeout(580)
 PAGES = {
     "performance": (
         "throughput",

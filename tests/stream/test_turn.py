@@ -57,3 +57,11 @@ def test_work_that_found_nothing_to_do_is_due_soon(clock: _Clock) -> None:
         pass
     cadence.soon(0.25)
     assert _due_after(cadence, clock) == 0.25
+
+
+def test_looking_for_news_takes_a_fifth_of_the_time_at_most(clock: _Clock) -> None:
+    cadence = Cadence(1.0)
+    with cadence:
+        clock.now += 0.5
+    cadence.soon(0.25)
+    assert _due_after(cadence, clock) == 2.0

@@ -26,6 +26,7 @@ class Cadence:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._began = time.monotonic()
+        self._took = 0.0
         self._due = self._began + seconds
 
     @property
@@ -34,12 +35,12 @@ class Cadence:
         return time.monotonic() >= self._due
 
     def soon(self, seconds: float) -> None:
-        """Make it due again in ``seconds``."""
-        self._due = time.monotonic() + seconds
+        """Make it due again in ``seconds``; in more where it takes long."""
+        self._due = time.monotonic() + max(seconds, 4.0 * self._took)
 
     def __enter__(self) -> None:
         self._began = time.monotonic()
 
     def __exit__(self, *error: object) -> None:
-        took = time.monotonic() - self._began
-        self._due = self._began + max(self._seconds, 2.0 * took)
+        self._took = time.monotonic() - self._began
+        self._due = self._began + max(self._seconds, 2.0 * self._took)
