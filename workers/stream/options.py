@@ -88,7 +88,11 @@ class IngestOptions(GroupOptions):
 class MergeOptions(GroupOptions):
     """Sketches to attributions."""
 
-    publish_seconds: Seconds = Field(default=1.0, description="How often results are published.")
+    publish_seconds: Seconds = Field(
+        default=0.8,
+        description="How often results are published; a little less than ingest.flush_seconds, so that a "
+        "flush is published when it comes.",
+    )
     idle_seconds: Seconds = Field(
         default=30.0, description="A partition without new rows this long no longer holds back."
     )
