@@ -242,14 +242,16 @@ def _sketches(sketch: dict[str, dict[str, float]]) -> str:
 
 
 _EXPLAINED = """`Publisher` spreads rows over all partitions, which suits few models with many rows.
-For many models with few rows each, write rows with the model's name as their Kafka key, by a producer of
-your own ([the formats](messages.md)). Then a model that alone brings more rows than a process takes needs a
-second name, or spread rows. Larger blocks make fewer sketches and longer replays: after a crash, and after
-every rebalance, a partition is read again from the start of its open block. A lifetime view is evaluated in
-every round of publishing, windows once, those of all models together when they end; where a round brings no
-news, merge looks at all of its models again soon. Manifests go from every partition of rows to every
-partition of sketches, so their number is the product of the two: where that is what hurts, several
-deployments side by side (`ATTRIBUTARY_TOPIC_PREFIX`), each with some of the models, have fewer."""
+For many models with few rows each, `Publisher(..., keyed=True)` writes a model's rows on one partition, as
+does any producer
+that writes its name as their Kafka key ([the formats](messages.md)). Then a model that alone brings more
+rows than a process takes needs a second name, or spread rows. Larger blocks make fewer sketches and longer
+replays: after a crash, and after every rebalance, a partition is read again from the start of its open
+block. A lifetime view is evaluated in every round of publishing, windows once, those of all models together
+when they end; where a round brings no news, merge looks at all of its models again soon. Manifests go from
+every partition of rows to every partition of sketches, so their number is the product of the two: where
+that is what hurts, several deployments side by side (`ATTRIBUTARY_TOPIC_PREFIX`), each with some of the
+models, have fewer."""
 
 
 def figures(results: dict[str, Any]) -> list[Figure]:

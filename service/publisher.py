@@ -52,7 +52,9 @@ class Publisher:
     without a ``time`` happen when ``publish`` is called, whenever they arrive.
 
     Messages have no key: rows spread evenly over the partitions, and no result depends on where a row
-    lies. Delivery is at least once: a row is repeated only where the broker took it and could not say so.
+    lies. ``keyed=True`` writes the model's name as their key instead, and so all of them to one partition:
+    better for very many models with few rows each. Delivery is at least once: a row is repeated only where
+    the broker took it and could not say so.
 
     ``await publisher.aflush()`` and ``async with`` serve asyncio; everything else is the same there. A forked
     child starts with an empty buffer and a thread of its own. At interpreter exit the buffer is flushed
@@ -73,6 +75,7 @@ class Publisher:
         max_rows: int = 100_000,
         max_bytes: int = 64 * 2**20,
         linger_seconds: float = 0.05,
+        keyed: bool = False,
         exit_timeout: float = 5.0,
     ) -> None:
         """Check the arguments (ConfigurationError); the connection is made with the first row."""
@@ -87,6 +90,9 @@ class Publisher:
                 "max_rows and max_bytes must be at least 1, linger_seconds at least 0; got "
                 f"{max_rows}, {max_bytes}, {linger_seconds}"
             )
+        if keyed and model is None:
+            raise ConfigurationError("keyed needs model=...: its name is the key of all rows")
+        self._keyed = keyed
         self._topic = topic
         self._strict = strict
         self._bounds = (max_rows, max_bytes)
@@ -330,6 +336,7 @@ class Publisher:
                         self._topic,
                         model=self._encoder.model,
                         linger_seconds=self._linger,
+                        keyed=self._keyed,
                     )
                     _finish_with_process(self._at_exit)
         except RuntimeError as error:  # no more threads: the next row tries again

@@ -24,6 +24,7 @@ from aiokafka.errors import (
     RecordListTooLargeError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka.partitioner import DefaultPartitioner
 
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import AttributaryError
@@ -93,12 +94,14 @@ class Sender:
         *,
         model: str | None,
         linger_seconds: float,
+        keyed: bool = False,
     ) -> None:
         self._outbox = outbox
         self._connection = connection
         self._topic = topic
         self._model = model
         self._linger = linger_seconds
+        self._keyed = keyed
         self._away = False
         self._delay = _BACKOFF
         self._closing = False
@@ -176,7 +179,7 @@ class Sender:
                 **self._connection.client_arguments(),
                 acks="all",
                 enable_idempotence=idempotent,
-                partitioner=_Spread(),
+                partitioner=DefaultPartitioner() if self._keyed else _Spread(),
                 max_batch_size=2 * MESSAGE_BYTES,
                 max_request_size=REQUEST_BYTES,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
@@ -227,7 +230,8 @@ class Sender:
         if self._model is not None:
             headers.append((MODEL_HEADER, self._model.encode()))
         try:
-            await producer.send_and_wait(self._topic, parcel.value, headers=headers)
+            key = self._model.encode() if self._keyed and self._model is not None else None
+            await producer.send_and_wait(self._topic, parcel.value, key, headers=headers)
         except _NEVER_ACCEPTED as error:
             self._outbox.fail(parcel)
             logger.error("%d rows refused by the broker: %s", parcel.rows, error)

@@ -32,6 +32,7 @@ class Sending:
         *,
         model: str | None,
         linger_seconds: float,
+        keyed: bool,
     ) -> None:
         """Start it; RuntimeError where there are no more threads."""
         self._outbox = outbox
@@ -39,6 +40,7 @@ class Sending:
         self._topic = topic
         self._model = model
         self._linger = linger_seconds
+        self._keyed = keyed
         self._lock = threading.Lock()
         self._sender: Sender | None = None
         self._hurried = threading.Event()
@@ -91,6 +93,7 @@ class Sending:
                 self._topic,
                 model=self._model,
                 linger_seconds=self._linger,
+                keyed=self._keyed,
             )
             with self._lock:  # what was said meanwhile
                 self._sender = sender

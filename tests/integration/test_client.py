@@ -62,7 +62,7 @@ def _ids(connection: Connection, topics: Topics) -> Counter[Any]:
 
 
 def _publisher(connection: Connection, topics: Topics, **options: Any) -> Publisher:
-    return Publisher(connection, model="m", topic=topics.rows, strict=True, **options)
+    return Publisher(connection, topic=topics.rows, strict=True, **{"model": "m", **options})
 
 
 def _await_until(condition: Any, seconds: float = 20.0) -> None:
@@ -136,6 +136,23 @@ def test_rows_without_a_key_spread_evenly(connection: Connection, topics: Topics
             assert publisher.flush()
     found = Counter(record.partition for record in read_topic(connection, topics.rows))
     assert sorted(found.values()) == [10, 10, 10, 10]
+
+
+def test_keyed_rows_of_a_model_share_a_partition(connection: Connection, topics: Topics) -> None:
+    places: dict[bytes | None, set[int]] = {}
+    for model in ("churn", "fraud", "price"):
+        options = {"model": model, "keyed": True, "linger_seconds": 0.0}
+        with _publisher(connection, topics, **options) as publisher:
+            for index in range(5):
+                publisher.publish({"x": index}, 1.0)
+                assert publisher.flush()
+    for record in read_topic(connection, topics.rows):
+        places.setdefault(record.key, set()).add(record.partition)
+    assert {key: len(found) for key, found in places.items()} == {
+        b"churn": 1,
+        b"fraud": 1,
+        b"price": 1,
+    }
 
 
 def test_a_message_that_the_broker_can_never_take_fails_alone(

@@ -162,6 +162,7 @@ def test_objects_with_a_mind_of_their_own_spoil_their_row_only(nowhere: str) -> 
         {"feature_names": ["x", "x"]},
         {"max_rows": 0},
         {"linger_seconds": -1.0},
+        {"keyed": True},
     ],
     ids=str,
 )
