@@ -143,6 +143,17 @@ def test_a_block_that_retention_cut_through_is_dropped_and_its_rest_counted_once
     assert ledger.totals("m").accepted == 28
 
 
+def test_a_block_is_dropped_too_where_a_reader_found_the_log_cut_inside_it() -> None:
+    """Its owner had begun before the cut, so what is committed does not tell."""
+    ledger = SourceLedger()
+    ledger.add(manifest(0, 2, accepted=2), clock=0)
+    ledger.add(manifest(1, 2, accepted=1, lost=1), clock=1)
+    assert ledger.drop_truncated() == [0]
+    assert ledger.totals("m").accepted == 1
+    ledger.add(manifest(0, 3, accepted=3, sealed=True), clock=2)  # it was whole after all
+    assert ledger.drop_truncated() == []
+
+
 def test_a_block_that_nobody_goes_on_with_is_covered_as_far_as_its_rows_are_held() -> None:
     ledger = SourceLedger()
     ledger.add(manifest(0, 16, sealed=True, accepted=16), clock=0)

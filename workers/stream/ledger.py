@@ -162,10 +162,15 @@ class SourceLedger:
         return cut
 
     def cuts(self, block: int, upto: int) -> bool:
-        """Say whether a later owner began inside what an unsealed block counts, up to this offset."""
+        """Say whether a later owner began inside what an unsealed block counts, up to this offset.
+
+        It was told to, by what is committed, or found the log to begin there.
+        """
         manifest = self._open.get(block)
-        sealed = manifest is not None and manifest.sealed
-        return block < self._acknowledged < upto and not sealed
+        if manifest is not None and manifest.sealed:
+            return False
+        begun = [self._acknowledged, *(m.block for m in self._open.values() if m.lost)]
+        return any(block < start < upto for start in begun)
 
     @property
     def gap_offsets(self) -> int:
