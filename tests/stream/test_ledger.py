@@ -154,6 +154,19 @@ def test_a_block_is_dropped_too_where_a_reader_found_the_log_cut_inside_it() -> 
     assert ledger.drop_truncated() == []
 
 
+def test_a_sealed_block_that_lacks_a_sketch_for_good_makes_room_for_one_that_began_inside_it() -> (
+    None
+):
+    ledger = SourceLedger()
+    lacking = manifest(9, 12, sealed=True, acknowledged=10, accepted=5)
+    ledger.add(lacking, clock=0)
+    assert not ledger.drop_overtaken(manifest(3, 6, sealed=True))
+    assert ledger.drop_truncated() == []  # it may be whole
+    ledger.add(manifest(11, 12, accepted=3, lost=1), clock=1)
+    assert ledger.drop_overtaken(lacking)
+    assert ledger.totals("m").accepted == 3
+
+
 def test_a_block_that_nobody_goes_on_with_is_covered_as_far_as_its_rows_are_held() -> None:
     ledger = SourceLedger()
     ledger.add(manifest(0, 16, sealed=True, accepted=16), clock=0)

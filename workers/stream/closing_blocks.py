@@ -59,6 +59,9 @@ def close_blocks(
             in_order = False
         elif not manifest.sealed and len(held) == len(mine) and not waiting:
             ledger.hold(manifest)
+        elif ledger.drop_overtaken(manifest):
+            for merge in models.values():
+                merge.forget(source, manifest.block)
         else:
             ledger.release(manifest.block)
 

@@ -167,10 +167,19 @@ class SourceLedger:
         It was told to, by what is committed, or found the log to begin there.
         """
         manifest = self._open.get(block)
-        if manifest is not None and manifest.sealed:
-            return False
+        return (manifest is None or not manifest.sealed) and self._begun_in(block, upto)
+
+    def _begun_in(self, block: int, upto: int) -> bool:
         begun = [self._acknowledged, *(m.block for m in self._open.values() if m.lost)]
         return any(block < start < upto for start in begun)
+
+    def drop_overtaken(self, manifest: Manifest) -> bool:
+        """Forget a block that will not be whole any more, if a later owner counts the rest of it; say so."""
+        if not self._begun_in(manifest.block, manifest.upto):
+            return False
+        del self._open[manifest.block]
+        self._held.pop(manifest.block, None)
+        return True
 
     @property
     def gap_offsets(self) -> int:
