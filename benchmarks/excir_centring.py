@@ -11,7 +11,7 @@ from scipy.stats import norm, trim_mean
 
 from attributary.workers.maths.agreement import spearman_rho
 from attributary.workers.maths.cir import cir
-from benchmarks import environments, excir_data
+from benchmarks import excir_data
 from benchmarks.excir_scores import SOURCE, cell, listed, summary
 from benchmarks.suite import Figure, Options, Panel, Suite, table
 
@@ -142,14 +142,12 @@ def distort(scenario: str, options: Options) -> dict[str, Any]:
     }
 
 
+@excir_data.of_table
 def real(name: str, options: Options) -> dict[str, Any]:
     """Return how the centre changes the ranking of a table's features, and how steady it is."""
     from benchmarks.peers.excir_models import Trees, cut
 
-    try:
-        found = excir_data.load(name)
-    except environments.PeerError as error:
-        return {"table": name, "failed": str(error)}
+    found = excir_data.load(name)
     train, _ = cut(len(found.y), 0)
     Y = Trees(found.X[train], found.y[train], found.classes).outputs(found.X)
 

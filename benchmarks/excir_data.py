@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks import explained_data
+from benchmarks.environments import PeerError
+from benchmarks.suite import Options
 
 
 class Table(NamedTuple):
@@ -63,6 +65,21 @@ _SHIPPED = ("iris", "wine", "diabetes", "digits", "breast cancer")
 def names(*, peers: bool) -> list[str]:
     """Return the tables' names; those that a package must be installed for only with peers."""
     return [name for name in ABOUT if peers or name not in _KEEL]
+
+
+def of_table(
+    measure: Callable[[str, Options], dict[str, Any]],
+) -> Callable[[str, Options], dict[str, Any]]:
+    """Let a measurement of a table say that the table, or a peer, cannot be had."""
+
+    @wraps(measure)
+    def measured(name: str, options: Options) -> dict[str, Any]:
+        try:
+            return measure(name, options)
+        except PeerError as error:
+            return {"table": name, "failed": str(error)}
+
+    return measured
 
 
 @cache

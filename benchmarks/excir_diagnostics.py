@@ -95,14 +95,12 @@ def _explained(tables: list[tuple[Any, Any]], classes: bool, options: Options) -
         return environments.run(python, "excir", path, json.dumps(size))
 
 
+@excir_data.of_table
 def agreement(name: str, options: Options) -> dict[str, Any]:
     """Return how far the methods agree on one table, cut and learnt anew, and their time."""
-    try:
-        found = excir_data.load(name)
-        cuts = [(found.X, found.y)] * (1 if options.quick else CUTS)
-        explained = _explained(cuts, found.classes, options)
-    except environments.PeerError as error:
-        return {"table": name, "failed": str(error)}
+    found = excir_data.load(name)
+    cuts = [(found.X, found.y)] * (1 if options.quick else CUTS)
+    explained = _explained(cuts, found.classes, options)
     pairs: dict[str, Any] = {}
     for a, b in PAIRS:
         if a in explained[0]["methods"] and b in explained[0]["methods"]:

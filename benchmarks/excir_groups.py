@@ -13,7 +13,7 @@ from attributary.workers.maths.agreement import kendall_tau, spearman_rho
 from attributary.workers.maths.cir import cir
 from attributary.workers.maths.groups import correlation
 from attributary.workers.maths.scores import CirScores
-from benchmarks import environments, excir_data
+from benchmarks import excir_data
 from benchmarks.excir_scores import SOURCE, cell, listed, summary
 from benchmarks.suite import Figure, Options, Panel, Suite, table
 
@@ -137,6 +137,7 @@ def _between(scores: list[Any]) -> list[float] | None:
     return summary([kendall_tau(a, b) for a, b in combinations(scores, 2)])
 
 
+@excir_data.of_table
 def measured(name: str, options: Options) -> dict[str, Any]:
     """Return how far blocks of a table are ordered as the permutation of whole blocks orders them."""
     from benchmarks.peers.excir_models import Trees, cut
@@ -144,10 +145,7 @@ def measured(name: str, options: Options) -> dict[str, Any]:
     kept: dict[str, list[Any]] = {method: [] for method in METHODS}
     blocks: dict[str, list[int]] = {}
     for seed in range(2 if options.quick else TABLE_REPETITIONS):
-        try:
-            found = excir_data.load(name, seed)
-        except environments.PeerError as error:
-            return {"table": name, "failed": str(error)}
+        found = excir_data.load(name, seed)
         inside = {j for members in found.blocks.values() for j in members}
         alone = [j for j in range(found.X.shape[1]) if j not in inside]
         # Up to 12 features of no block stand beside the blocks.

@@ -19,7 +19,7 @@ from attributary.workers.maths.agreement import (
 )
 from attributary.workers.maths.cir import cir
 from attributary.workers.maths.sample import hash_integers, in_fraction
-from benchmarks import environments, excir_data
+from benchmarks import excir_data
 from benchmarks.excir_scores import HEAD, RANKING, SOURCE, cell, importance, listed, summary
 from benchmarks.peers.timing import seconds
 from benchmarks.suite import Figure, Options, Panel, Suite, number, table
@@ -51,14 +51,12 @@ def _agreement(a: Any, b: Any) -> dict[str, float | None]:
     }
 
 
+@excir_data.of_table
 def measure(name: str, options: Options) -> dict[str, Any]:
     """Return times and agreement over the fractions, for one table and its model."""
     from benchmarks.peers.excir_models import Trees, cut
 
-    try:
-        found = excir_data.load(name)
-    except environments.PeerError as error:
-        return {"table": name, "failed": str(error)}
+    found = excir_data.load(name)
     train, _ = cut(len(found.y), 0)
     model = Trees(found.X[train], found.y[train], found.classes)
     X, Y = found.X, model.outputs(found.X)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attributary.workers.maths.cir import cir
-from benchmarks import environments, excir_data
+from benchmarks import excir_data
 from benchmarks.excir_scores import HEAD, SOURCE, cell, correlations, importance, listed, summary
 from benchmarks.suite import Figure, Options, Panel, Suite, table
 
@@ -75,6 +75,7 @@ def _dependence(model: Any, X: Any, rng: np.random.Generator) -> Any:
     return found
 
 
+@excir_data.of_table
 def measure(name: str, options: Options) -> dict[str, Any]:
     """Return the fit on held-out rows of the whole model and of each ranking's eight features."""
     from benchmarks.peers.excir_models import Trees, cut
@@ -83,10 +84,7 @@ def measure(name: str, options: Options) -> dict[str, Any]:
     kept: dict[str, list[float]] = {}
     d = 0
     for seed in range(2 if options.quick else SEEDS):
-        try:
-            found = excir_data.load(name, seed)
-        except environments.PeerError as error:
-            return {"table": name, "failed": str(error)}
+        found = excir_data.load(name, seed)
         train, held = cut(len(found.y), seed)
         X, y, d = found.X, found.y, found.X.shape[1]
         model = Trees(X[train], y[train], found.classes)

@@ -165,14 +165,16 @@ def _shape(data: bytes, schema: Any) -> _Shape:
 
 
 def _rows(batch: Any, shape: _Shape, model: str | None) -> ArrowRows:
-    columns, outputs = Columns(batch, shape.columns), shape.outputs
     for place in shape.texts:
         check_category(longest(batch.column(place)))
+    named = model_name(shape.model or model)
+    columns = Columns(batch, shape.columns)
+    outputs = dict(zip(shape.outputs, columns.matrix(shape.outputs).T, strict=True))
     return ArrowRows(
-        model=model_name(shape.model or model),
+        model=named,
         rows=batch.num_rows,
-        features=Columns(batch, shape.features),
-        outputs=dict(zip(outputs, columns.matrix(outputs).T, strict=True)),
+        features=columns.part(shape.features),
+        outputs=outputs,
         ids=_ids(columns),
         time=_time(columns),
         weight=_weight(columns),

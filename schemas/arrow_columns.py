@@ -121,6 +121,12 @@ class Columns(Mapping[str, Any]):
         matrix: Numbers = found.T
         return matrix
 
+    def part(self, shape: ColumnShape) -> Columns:
+        """Return some of the columns, of a shape of the same schema."""
+        found = Columns(self._batch, shape)
+        found._whole = self._whole
+        return found
+
     def only(self, chosen: Mask) -> Columns:
         """Return the columns of the rows that a mask (rows,) chooses."""
         return Columns(self._batch.filter(pa.array(chosen)), self._shape)

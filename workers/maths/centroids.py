@@ -184,9 +184,7 @@ def _compress_regular(
     opens = used.copy()
     np.not_equal(unit[:, 1:], unit[:, :-1], out=opens[:, 1:])
     opens &= used
-    # As in _open_units: a heavy atom stays alone where there is room.
-    wide = np.pi / compression * np.sqrt(middle * (1.0 - middle))
-    heavy = atoms & used & (weights >= wide * total)
+    heavy = _heavy(atoms, weights, middle, total, compression) & used
     apart = opens | heavy
     apart[:, 1:] |= heavy[:, :-1] & used[:, 1:]
     fits = np.count_nonzero(apart, axis=1) <= places
@@ -246,15 +244,24 @@ def _open_units(
     middle = np.clip((right - weight / 2) / mass, 0.0, 1.0)
     unit = _unit(middle, compression)
     opens: BoolArray = new_row | np.r_[True, unit[1:] != unit[:-1]]
-    # The unit at q is pi sqrt(q (1 - q)) / compression wide. An atom as wide as that stays alone:
-    # mixed with its neighbours it would no longer be exact.
-    wide = np.pi / compression * np.sqrt(middle * (1 - middle))
-    heavy = atom & (weight >= wide * mass)
+    heavy = _heavy(atom, weight, middle, mass, compression)
     if heavy.any():
         apart = opens | heavy | np.r_[False, heavy[:-1]]
         fits = np.bincount(row, weights=apart, minlength=total.size) <= capacity(compression)
         opens[fits[row]] = apart[fits[row]]
     return opens
+
+
+def _heavy(
+    atom: BoolArray, weight: FloatArray, middle: FloatArray, total: FloatArray, compression: int
+) -> BoolArray:
+    """Return the atoms that stay alone: mixed with its neighbours one would no longer be exact.
+
+    The unit at q is pi sqrt(q (1 - q)) / compression wide, and they are as wide as that.
+    """
+    wide = np.pi / compression * np.sqrt(middle * (1 - middle))
+    heavy: BoolArray = atom & (weight >= wide * total)
+    return heavy
 
 
 def _unit(middle: FloatArray, compression: int) -> FloatArray:

@@ -218,16 +218,13 @@ def _encode_arrow(
     except RejectedError as error:
         yield Refusal(record, rows.rows, error.reason, str(error))
         return
-    times = rows.time
+    times, usable = rows.time, None
     errors: list[RowError] = []
-    if times is None and rule.admits(np.array([record.timestamp])):
+    if times is None:
         times = np.full(rows.rows, record.timestamp, dtype=np.int64)
-        usable = np.ones(rows.rows, dtype=bool)
-    else:
-        if times is None:
-            times = np.full(rows.rows, record.timestamp, dtype=np.int64)
+    if rows.time is not None or not rule.admits(times[:1]):
         usable, errors = rule.check_all(times, record)
-    if usable.any():
+    if usable is None or usable.any():
         yield _batch(encoded, times, hashes, usable, chosen)
     if errors:
         yield refusal(record, errors)

@@ -124,8 +124,7 @@ class SourceLedger:
             totals = self._closed.setdefault(name, Totals())
             totals.accepted += count.rows_accepted
             totals.rejected.update(count.rejected)
-        del self._open[manifest.block]
-        self._held.pop(manifest.block, None)
+        self._forget(manifest.block)
         spans: list[tuple[int, int]] = []
         for start, end in sorted([*self._spans, (manifest.block, manifest.upto)]):
             if spans and spans[-1][1] >= start:
@@ -157,8 +156,7 @@ class SourceLedger:
             if self.cuts(block, manifest.upto) or self.counts(block, manifest.upto)
         ]
         for block in cut:
-            del self._open[block]
-            self._held.pop(block, None)
+            self._forget(block)
         return cut
 
     def cuts(self, block: int, upto: int) -> bool:
@@ -177,9 +175,12 @@ class SourceLedger:
         """Forget a block that will not be whole any more, if a later owner counts the rest of it; say so."""
         if not self._begun_in(manifest.block, manifest.upto):
             return False
-        del self._open[manifest.block]
-        self._held.pop(manifest.block, None)
+        self._forget(manifest.block)
         return True
+
+    def _forget(self, block: int) -> None:
+        del self._open[block]
+        self.release(block)
 
     @property
     def gap_offsets(self) -> int:
