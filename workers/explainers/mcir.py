@@ -26,7 +26,6 @@ from attributary.workers.explainers.auto_neighbourhood import (
     mean_agreement,
 )
 from attributary.workers.explainers.estimators import (
-    ESTIMATORS,
     Columns,
     Estimator,
     Information,
@@ -40,6 +39,7 @@ from attributary.workers.explainers.gaussian_copula import (
 )
 from attributary.workers.explainers.linear_algebra import Floats, Integers, Linalg
 from attributary.workers.explainers.linked_blocks import linked_blocks
+from attributary.workers.explainers.mcir_inputs import checked, distinct_sizes, padded
 from attributary.workers.explainers.neighbourhood_screens import (
     THRESHOLDS,
     Screen,
@@ -134,7 +134,7 @@ def mcir(
     progress: told between steps how many of how many are done; what it raises ends the work.
     Raises ValueError for shapes, NaN, unknown names, and an estimator that does not fit the kinds.
     """
-    features, outputs, kinds = _checked(X, Q, kinds, estimator, bootstraps, head)
+    features, outputs, kinds = checked(X, Q, kinds, estimator, bootstraps, head)
     n, d = features.shape
     generator = np.random.default_rng(rng)
     columns = Columns(features, outputs, kinds)
@@ -148,9 +148,9 @@ def mcir(
         measure = affinity(screen, features, outputs, correlation[:d, :d])
         least = THRESHOLDS[screen] if threshold is None else threshold
         candidates = screened(measure, least, max_candidates)
-        tried = _sizes(sizes, max_candidates)
+        tried = distinct_sizes(sizes, max_candidates)
     else:
-        candidates = _padded(neighbourhoods, d)
+        candidates = padded(neighbourhoods, d)
         tried = [candidates.shape[1]]
     # All that is left to look at: a feature, those that may stand in for it, and the output.
     blocks = linked_blocks([row[row >= 0].tolist() for row in candidates], ends)
@@ -370,72 +370,3 @@ def _flags(
             found.append(SMALL_DENOMINATOR)
         flags.append(tuple(found))
     return flags
-
-
-def _sizes(sizes: Sequence[int], most: int) -> list[int]:
-    if not sizes or min(sizes) < 1 or max(sizes) > most:
-        raise ValueError(f"sizes are {list(sizes)}; expected some from 1 to max_candidates={most}")
-    return sorted(set(sizes))
-
-
-def _padded(neighbourhoods: Sequence[Sequence[int]], d: int) -> Integers:
-    if len(neighbourhoods) != d:
-        raise ValueError(f"{len(neighbourhoods)} neighbourhoods for {d} features; give one each")
-    padded = np.full(
-        (d, max((len(near) for near in neighbourhoods), default=0)), -1, dtype=np.int64
-    )
-    for i, near in enumerate(neighbourhoods):
-        if i in near or len(set(near)) != len(near) or not all(0 <= j < d for j in near):
-            raise ValueError(
-                f"neighbourhood of feature {i} is {list(near)}; expected distinct other columns "
-                f"from 0 to {d - 1}"
-            )
-        padded[i, : len(near)] = near
-    return padded
-
-
-def _checked(
-    X: npt.ArrayLike,
-    Q: npt.ArrayLike,
-    kinds: Sequence[Kind] | None,
-    estimator: str,
-    bootstraps: int,
-    head: int,
-) -> tuple[Floats, Floats, Sequence[Kind]]:
-    features, outputs = np.asarray(X, dtype=np.float64), np.asarray(Q, dtype=np.float64)
-    outputs = outputs[:, None] if outputs.ndim == 1 else outputs
-    if features.ndim != 2 or outputs.ndim != 2 or features.shape[0] != outputs.shape[0]:
-        raise ValueError(
-            f"X has shape {features.shape} and Q {np.shape(Q)}; expected (n, d) and (n,) or (n, q)"
-        )
-    n, d = features.shape
-    if n < 4 or d < 1 or outputs.shape[1] < 1:
-        raise ValueError(f"{n} rows, {d} features: expected at least 4 rows and 1 feature")
-    for name, values in (("X", features), ("Q", outputs)):
-        if (bad := np.flatnonzero(np.isnan(values).any(axis=0))).size:
-            raise ValueError(
-                f"{name} holds NaN in columns {bad[:8].tolist()}: leave such rows out or impute"
-            )
-    if kinds is None:
-        kinds = ["continuous"] * (d + 1)
-    if len(kinds) != d + 1 or not set(kinds) <= {"continuous", "discrete"}:
-        raise ValueError(
-            f'kinds must be {d + 1} times "continuous" or "discrete" (features, then Q), got '
-            f"{len(kinds)}: {sorted(set(kinds))}"
-        )
-    if estimator not in ESTIMATORS:
-        raise ValueError(f"estimator is {estimator!r}; choose from {', '.join(ESTIMATORS)}")
-    if estimator == "plugin" and "continuous" in kinds:
-        raise ValueError(
-            'estimator "plugin" counts equal values and needs discrete columns: name their kinds, or '
-            'use "mixed" or "switch"'
-        )
-    if estimator in ("copula", "knn") and "discrete" in kinds:
-        raise ValueError(
-            f'estimator {estimator!r} needs continuous columns: use "mixed" or "switch"'
-        )
-    if bootstraps < 0 or head < 1:
-        raise ValueError(
-            f"bootstraps is {bootstraps} and head {head}; expected 0 or more, and 1 or more"
-        )
-    return features, outputs, kinds
