@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -28,6 +27,7 @@ from attributary.workers.ondemand.answers import AnswerLog, answer_record
 from attributary.workers.ondemand.backlog import Backlog
 from attributary.workers.ondemand.cancellations import CancellationReader
 from attributary.workers.ondemand.job import Job, Priority
+from attributary.workers.ondemand.job_queue import JobQueue
 from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.ondemand.options import OnDemandOptions
 from attributary.workers.ondemand.scheduler import Scheduler
@@ -40,7 +40,6 @@ _POLL_MS = 200
 _COMMIT_SECONDS = 0.2
 _SCHEDULE_SECONDS = 0.5
 _SENDING_SECONDS = 3.0
-_PRIORITIES: tuple[Priority, ...] = ("high", "normal")
 
 
 class RequestService(GroupService):
@@ -78,12 +77,9 @@ class RequestService(GroupService):
             topics.requests_high: "high",
             topics.requests: "normal",
         }
-        self._queues: dict[Priority, deque[Job]] = {name: deque() for name in _PRIORITIES}
-        # Cancelled or expired before their turn: answered at once, by a worker of their own.
-        self._over: deque[Job] = deque()
+        self._queue = JobQueue(options.queue, metrics.queued)
         self._backlogs: dict[TopicPartition, Backlog] = {}
         self._jobs: dict[TopicPartition, dict[int, Job]] = {}
-        self._arrived = asyncio.Condition()
         self._ended = asyncio.Condition()
         #: Set while it is known which partitions are this worker's.
         self._settled = asyncio.Event()
@@ -100,8 +96,8 @@ class RequestService(GroupService):
         self._threads = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="request")
         self._cancellations.on_cancel = self._cancel
         for _ in range(self._options.concurrency):
-            self.add_future(self._work(self._next))
-        self.add_future(self._work(self._next_over))
+            self.add_future(self._work(self._queue.next))
+        self.add_future(self._work(self._queue.next_over))  # answered at once
 
     async def take_over(self, partitions: list[TopicPartition]) -> None:
         """Go on with the partitions that were this worker's before, begin with others, drop the rest."""
@@ -134,8 +130,7 @@ class RequestService(GroupService):
     async def finish(self) -> None:
         """Give the requests at hand a moment, let the others go, commit."""
         self._stopping = True
-        for queue in [*self._queues.values(), self._over]:
-            queue.clear()
+        self._queue.clear()
         if self._settled.is_set():
             await self._until(lambda: not self._in_flight(), self._options.drain_seconds)
         await self._commit()
@@ -168,10 +163,7 @@ class RequestService(GroupService):
             self._backlogs.pop(partition, None)
             for job in self._jobs.pop(partition, {}).values():
                 job.lost.set()
-        for name, queue in self._queues.items():
-            self._queues[name] = deque(job for job in queue if not job.lost.is_set())
-        self._over = deque(job for job in self._over if not job.lost.is_set())
-        self._show()
+        self._queue.drop_lost()
 
     def _cancel(self, request_id: str) -> None:
         for jobs in self._jobs.values():
@@ -184,10 +176,10 @@ class RequestService(GroupService):
     @Service.task
     async def _read(self) -> None:
         while not self.should_stop:
-            room = {name: self._options.queue - len(queue) for name, queue in self._queues.items()}
             owned = list(self._backlogs) if self._settled.is_set() and not self._stopping else []
-            full = [part for part in owned if room[self._priority[part.topic]] <= 0]
-            free = [part for part in owned if room[self._priority[part.topic]] > 0]
+            room = {part: self._queue.room(self._priority[part.topic]) for part in owned}
+            full = [part for part in owned if room[part] <= 0]
+            free = [part for part in owned if room[part] > 0]
             try:
                 self.consumer.pause(*full)
                 self.consumer.resume(*free)
@@ -200,14 +192,13 @@ class RequestService(GroupService):
                 await self.consumer.getmany(nothing, timeout_ms=0)
                 await asyncio.sleep(0.05)
                 continue
-            most = max(1, min(room[self._priority[part.topic]] for part in free))
+            most = min(room[part] for part in free)
             batches = await self.consumer.getmany(*free, timeout_ms=_POLL_MS, max_records=most)
             # Nothing here waits: a rebalance cannot come between the poll and the queue.
             for partition, records in batches.items():
                 self._take_in(partition, records)
             if batches:
-                async with self._arrived:
-                    self._arrived.notify_all()
+                await self._queue.tell()
 
     def _take_in(self, partition: TopicPartition, records: list[ConsumerRecord]) -> None:
         backlog = self._backlogs.get(partition)
@@ -221,12 +212,7 @@ class RequestService(GroupService):
             if job.id is not None and self._cancellations.cancelled(job.id):
                 job.cancelled.set()
             self._jobs[partition][record.offset] = job
-            self._queues[job.priority].append(job)
-        self._show()
-
-    def _show(self) -> None:
-        for name, queue in self._queues.items():
-            self._metrics.queued.labels(name).set(len(queue))
+            self._queue.put(job)
 
     # Working
 
@@ -246,30 +232,6 @@ class RequestService(GroupService):
                 job.working = False
                 await self._tell_ended()
 
-    async def _next(self) -> Job | None:
-        """Return the next job, the high priority first."""
-        async with self._arrived:
-            for name in _PRIORITIES:
-                if self._queues[name]:
-                    job = self._queues[name].popleft()
-                    self._show()
-                    return job
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), 0.5)
-        return None
-
-    async def _next_over(self) -> Job | None:
-        """Return the next job that needs no computing any more."""
-        for name, queue in self._queues.items():
-            over = [job for job in queue if job.cancelled.is_set() or job.expired]
-            if over:
-                self._over.extend(over)
-                self._queues[name] = deque(job for job in queue if job not in self._over)
-        if self._over:
-            return self._over.popleft()
-        await asyncio.sleep(0.1)
-        return None
-
     async def _serve(self, job: Job) -> None:
         partition = TopicPartition(job.origin.topic, job.origin.partition)
         await self._know_since(partition, job)
@@ -277,7 +239,7 @@ class RequestService(GroupService):
             return
         if job.id is not None and job.id in self._ids:
             # The same request once more, while it is computed: it is answered with that.
-            self._queues[job.priority].append(job)
+            self._queue.put(job)
             await asyncio.sleep(0.1)
             return
         if self._answers.answered(job.origin, job.id):
