@@ -202,7 +202,7 @@ def _publishing(epoch: Epoch, options: Options) -> dict[str, float]:
         )
         scores = window.evaluate(layout.groups)
         for message in attribution_messages(
-            "m", layout, scores, named, accounting, final=final, watermark=None,
+            "m", layout, scores, named, accounting, revision=10_000, final=final, watermark=None,
             computed_at=0, profiles=merge.profile_features, agreements=[None] * len(layout.outputs),
         ):  # fmt: skip
             sent["attribution_bytes"] = len(message.to_bytes())

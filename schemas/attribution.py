@@ -103,8 +103,9 @@ class LightAgreement(_Part):
 
 
 class WindowAttribution(Message):
-    """One window and output of one model. ``revision`` is the number of rows that it counts: of two
-    messages for one window and output the higher replaces the lower, of equals the later the earlier.
+    """One window and output of one model. ``revision`` is the number of rows that it counts, or more where
+    some were taken back, so that it never goes down: of two messages for one window and output the higher
+    replaces the lower, of equals the later the earlier.
     """
 
     SCHEMA: ClassVar[str] = "attributary.attribution/1"

@@ -85,7 +85,8 @@ class Latest:
 
     def rows(self) -> int:
         """Return the rows that the lifetime view of every output counts."""
-        counted = [self.lifetime[name].revision for name in self.outputs if name in self.lifetime]
+        found = [self.lifetime[name] for name in self.outputs if name in self.lifetime]
+        counted = [message.accounting.rows for message in found]
         return min(counted) if len(counted) == len(self.outputs) else 0
 
     def _forget(self, output: str, end: int) -> None:

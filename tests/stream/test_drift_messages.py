@@ -67,6 +67,7 @@ def messages(found: WindowState, profiles: int = 50) -> list[WindowAttribution]:
             found.evaluate(LAYOUT.groups),
             window,
             ACCOUNTING,
+            revision=ACCOUNTING.rows,
             final=False,
             watermark=None,
             computed_at=0,

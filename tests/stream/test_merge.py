@@ -283,6 +283,27 @@ def test_a_block_that_retention_cut_through_counts_its_rest_once_and_the_loss_as
     assert (found.rows, found.rows_accepted, found.gaps) == (36, 36, 4)
 
 
+def test_a_revision_stays_where_rows_are_taken_back_until_there_are_more() -> None:
+    stream = Stream()
+    merge = stream.merge()
+    for second in range(28):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    assert windows(merge)["lifetime"].revision == 28
+    stream.again(0, 20)
+    for second in range(20, 23):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    found = windows(merge)["lifetime"]
+    assert found.accounting.rows == 16 + 3
+    assert 28 <= found.revision <= 28 + 3
+    for second in range(23, 60):
+        stream.row(0, second)
+    feed(merge, stream.flush())
+    found = windows(merge)["lifetime"]
+    assert found.revision == found.accounting.rows == 16 + 40
+
+
 def test_a_block_whose_owner_died_before_the_log_was_cut_behind_it_counts_as_far_as_it_was_read() -> (
     None
 ):
@@ -442,11 +463,12 @@ def test_a_new_layout_starts_the_views_and_old_blocks_still_close() -> None:
     found = windows(merge)["lifetime"]
     assert {f.name for f in found.features} == {"a", "b", "c"}
     assert found.accounting.rows == 14  # the second block of partition 0
+    assert found.revision == 16 + 8  # rows on the old layout: its messages are replaced
     for second in range(8, 40):
         stream.row(1, second)
     feed(merge, stream.flush())
     found = windows(merge)["lifetime"]
-    assert found.accounting.rows == 14 + 24
+    assert found.revision == found.accounting.rows == 14 + 24
     assert found.accounting.rows_accepted == 30 + 40
     assert found.accounting.gaps == 0
 

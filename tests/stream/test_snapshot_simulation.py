@@ -58,6 +58,14 @@ def test_every_schedule_ends_with_exact_books() -> None:
     assert not {name: happened[name] for name in least if happened[name] < least[name]}
 
 
+def test_rows_that_are_taken_back_replace_the_message_that_counted_them() -> None:
+    """Retention cuts a block that was counted and published, and not committed."""
+    simulation = _run(4044)
+    message = simulation.published["b", "lifetime", None].message
+    assert message.accounting.rows == 8
+    assert message.revision >= 9  # it had counted 9
+
+
 @pytest.mark.parametrize("seed", [1, 3])
 def test_real_sketches_say_the_same_to_the_last_bit_as_to_a_merge_that_never_stopped(
     seed: int,

@@ -154,11 +154,13 @@ class Merger:
         start = message.window.start if message.window.kind == "tumbling" else None
         key = message.model, message.window.kind, start
         before = self.published.get(key)
+        if before is not None:
+            assert message.revision >= before.message.revision, "a revision goes back"
         if before is not None and start is not None and not self._simulation.may_lose:
-            thinned = before.message.accounting.rows_thinned
-            changed = message.revision, message.accounting.rows_thinned
-            assert message.revision >= before.message.revision, "a window lost rows"
-            assert changed != (before.message.revision, thinned), "a window without news"
+            known = before.message.accounting
+            changed = rows, message.accounting.rows_thinned
+            assert rows >= known.rows, "a window lost rows"
+            assert changed != (known.rows, known.rows_thinned), "a window without news"
         self.published[key] = Published(message, window)
 
     def _note_compared(self, said: LightAgreement, full: ExactWindow, light: ExactWindow) -> None:

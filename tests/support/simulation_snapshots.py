@@ -121,6 +121,7 @@ class SnapshotMerger(Merger):
             return  # said again, on the way to where the one before was
         if (
             before is not None
+            and not self._records.may_lose
             and _counted(before.message) == _counted(message)
             and window
             and start
@@ -134,7 +135,7 @@ class SnapshotMerger(Merger):
 def _counted(message: WindowAttribution) -> tuple[int, int, list[float]]:
     """Return how many rows are counted and sketched: a block's other variant keeps other rows."""
     books = message.accounting
-    return message.revision, books.rows_thinned, books.fractions
+    return books.rows, books.rows_thinned, books.fractions
 
 
 class SnapshotSimulation(Simulation):

@@ -135,18 +135,17 @@ class DriftBook:
         self.changes += 1
         current = Remembered.of(due, scores)
         edges = None if scores.profile is None else scores.profile.x_edges
+        common = current, edges, model, due.revision, now
         latest = self._latest.setdefault(due.spec, {})
         baseline = self._baselines.get(due.spec)
         if training is not None:
-            yield from self._messages(model, "baseline", training, None, current, edges, now)
+            yield from self._messages("baseline", training, None, *common)
         elif baseline is not None and baseline.window.start < due.window.start:
-            yield from self._messages(
-                model, "baseline", baseline, baseline.window, current, edges, now
-            )
+            yield from self._messages("baseline", baseline, baseline.window, *common)
         before = [start for start in latest if latest[start].window.end <= due.window.start]
         if before:
             known = latest[max(before)]
-            yield from self._messages(model, "preceding", known, known.window, current, edges, now)
+            yield from self._messages("preceding", known, known.window, *common)
         if due.window.start >= oldest and (
             baseline is None or baseline.window.start >= due.window.start
         ):
@@ -158,12 +157,13 @@ class DriftBook:
 
     def _messages(
         self,
-        model: str,
         kind: ReferenceKind,
         reference: Sample,
         reference_window: Window | None,
         current: Remembered,
         edges: Floats | None,
+        model: str,
+        revision: int,
         now: int,
     ) -> Iterator[WindowDrift]:
         names = [column.name for column in self._layout.columns]
@@ -181,7 +181,7 @@ class DriftBook:
                 model=model,
                 output=output,
                 window=current.window,
-                revision=current.rows,
+                revision=revision,
                 reference=kind,
                 reference_window=reference_window,
                 computed_at=now,

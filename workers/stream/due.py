@@ -19,7 +19,8 @@ Item = TypeVar("Item", Held, Pair)
 class Due:
     """A window to publish: its state, the rows it counts, and whether the watermark is past it.
 
-    ``compared`` is what of it was sketched both in full and lightly.
+    ``compared`` is what of it was sketched both in full and lightly, ``most`` the most rows that it had
+    counted when some of them were taken back.
     """
 
     spec: int
@@ -28,11 +29,17 @@ class Due:
     tally: Tally
     final: bool
     compared: Compared | None = None
+    most: int = 0
 
     @property
     def rows(self) -> int:
         """Rows that it counts, in its state or left out."""
         return self.tally.total
+
+    @property
+    def revision(self) -> int:
+        """The most rows that it has counted."""
+        return max(self.most, self.rows)
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Settled:
         """Return the window as it is to be published, None without a row; ``drop`` is told of sketches that
         cannot be used."""
         view, found, pairs, tally = self.view, self.open, self.pairs, self.tally
+        most = view.revision(tally)
         while True:
             try:
                 state, compared = view.state(found), view.compared(pairs)
@@ -60,7 +68,7 @@ class Settled:
                 continue
             if state is None:
                 return None
-            return Due(self.spec, self.window, state, tally, final=True, compared=compared)
+            return Due(self.spec, self.window, state, tally, True, compared, most)
 
 
 def _without(sketches: dict[SourceKey, list[Item]], held: Held) -> dict[SourceKey, list[Item]]:

@@ -355,6 +355,7 @@ class MergePartition:
             scores,
             due.window,
             books.accounting(due.tally, late=merge.late_rows, duplicates=self._superseded[name]),
+            revision=due.revision,
             final=due.final,
             watermark=merge.watermark,
             computed_at=now,

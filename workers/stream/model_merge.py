@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from attributary.schemas.manifest import ModelCount
 from attributary.workers.maths.spans import Span
 from attributary.workers.maths.window import WindowState
 from attributary.workers.stream.due import Due, Settled
 from attributary.workers.stream.held import Held, SourceKey, UnreadableSketchError
+from attributary.workers.stream.lightweight import Tally
 from attributary.workers.stream.model_snapshot import SnapshotModel
 from attributary.workers.stream.snapshot_state import Piece, Side
 from attributary.workers.stream.views import Pair, View
@@ -46,7 +47,14 @@ class ModelMerge(SnapshotModel):
         return True
 
     def replace(self, older: ModelMerge) -> None:
-        """Take over from the merge of an older layout what its blocks still need to be complete."""
+        """Take over from the merge of an older layout what its blocks still need to be complete.
+
+        Endless views begin anew: their messages replace the older ones' all the same.
+        """
+        for index, view in self._endless.items():
+            for other, theirs in older._endless.items():
+                if older._specs[other] == self._specs[index]:
+                    view.most = theirs.revision(older._tally(theirs, None))
         for part in (older._outdated, older._open):
             for _, held in part:
                 self.add_outdated(held.header)
@@ -60,6 +68,7 @@ class ModelMerge(SnapshotModel):
 
     def forget(self, source: SourceKey, block: int) -> None:
         """Drop the sketches of a block that counts no more."""
+        self._withdraw(self._open.block(source, block))
         for part in (self._outdated, self._open, self._twins):
             part.take(source, block)
         self.changes += 1
@@ -208,13 +217,32 @@ class ModelMerge(SnapshotModel):
 
     def _drop(self, error: UnreadableSketchError) -> None:
         """Forget a sketch that cannot be used: its block lacks it from now on."""
+        if not error.held.header.twin:
+            self._withdraw([error.held.header.pane])
         (self._twins if error.held.header.twin else self._open).drop(error.held)
         self.changes += 1
         self._report(str(error))
 
+    def _withdraw(self, panes: Collection[int]) -> None:
+        """Note in the views that rows of these panes, of open blocks, are about to count no more."""
+        views: list[tuple[Span | None, View]] = [(None, view) for view in self._endless.values()]
+        for windowed in self._windowed.values():
+            views += windowed.views.items()
+        for span, view in views:
+            if any(span is None or span.holds(pane) for pane in panes):
+                view.most = view.revision(self._tally(view, span))
+                view.published = None
+
+    def _tally(self, view: View, span: Span | None) -> Tally:
+        return view.tally(self._of(span))
+
+    def _of(self, span: Span | None) -> dict[SourceKey, list[Held]]:
+        """Return the open sketches of a window, or all."""
+        return self._open.where(lambda held: span is None or span.holds(held.header.pane))
+
     def _settle(self, index: int, view: View, span: Span) -> None:
         """Keep what a window holds now, until it is published."""
-        found = self._open.where(lambda held: span.holds(held.header.pane))
+        found = self._of(span)
         tally = view.tally(found)
         if (tally.total, tally.rows_thinned) != view.published:
             window = self._window(index, span)
@@ -224,9 +252,7 @@ class ModelMerge(SnapshotModel):
         self, index: int, view: View, span: Span | None, books: tuple[int, ...] = ()
     ) -> Due | None:
         while True:
-            open_sketches = self._open.where(
-                lambda held: span is None or span.holds(held.header.pane)
-            )
+            open_sketches = self._of(span)
             tally = view.tally(open_sketches)
             published = tally.total, tally.rows_thinned, *books
             if published == view.published:
@@ -242,7 +268,7 @@ class ModelMerge(SnapshotModel):
             view.published = published
             self.changes += 1
             window, final = self._window(index, span), span is not None
-            return Due(index, window, state, tally, final, compared)
+            return Due(index, window, state, tally, final, compared, view.most)
 
 
 def _same_rows(full: Held, light: Held) -> bool:

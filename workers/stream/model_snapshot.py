@@ -123,6 +123,7 @@ class SnapshotModel(ModelViews):
                 if each.whole:
                     windowed.whole.add(span)
             view.published = None if each.published is None else tuple(each.published)
+            view.most = each.most
             for name, side in each.sides.items():
                 found = side.shares or [
                     part.shares[name][each.spec]

@@ -49,13 +49,15 @@ class SideState(msgspec.Struct, frozen=True):
 
 class ViewState(msgspec.Struct, frozen=True):
     """One view. ``span`` None: an endless one, whose shares are parts of their own. ``whole``: the
-    window's closed blocks are all in ``sides``; else they are folded from the log again."""
+    window's closed blocks are all in ``sides``; else they are folded from the log again. ``most`` is not in
+    older snapshots."""
 
     spec: int
     span: tuple[int, int] | None
     published: list[int] | None
     whole: bool
     sides: dict[Side, SideState]
+    most: int = 0
 
 
 class OpenState(msgspec.Struct, frozen=True):

@@ -57,7 +57,7 @@ class ViewDraft:
                 if whole:
                     lent[name] = [(source, side.lend(source)) for source in side.sources()]
         published = None if view.published is None else list(view.published)
-        return cls(ViewState(spec, span, published, whole, sides), lent)
+        return cls(ViewState(spec, span, published, whole, sides, view.most), lent)
 
     def encodable(self) -> ViewState:
         """Return what is to be encoded."""

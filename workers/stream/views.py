@@ -36,6 +36,8 @@ class View:
         self.closed = Tally()
         #: Rows, rows left out and what else the newest message accounts for.
         self.published: tuple[int, ...] | None = None
+        #: The most rows that it counted when some of them were taken back, or its layout replaced.
+        self.most = 0
         self._calibration: tuple[View, View] | None = None
 
     @property
@@ -87,6 +89,10 @@ class View:
                 found.add(held.header)
         return found
 
+    def revision(self, tally: Tally) -> int:
+        """Return the most rows that the view has counted, with those of ``tally`` now."""
+        return max(self.most, tally.total)
+
     def compared(self, pairs: Mapping[SourceKey, list[Pair]]) -> Compared | None:
         """Return both sums of what was sketched both ways, ``pairs`` of open blocks included."""
         if self._calibration is None and not pairs:
@@ -110,6 +116,7 @@ class View:
         """Become the other view, which is used no more."""
         self._partials, self.closed = other._partials, other.closed
         self.published, self._calibration = other.published, other._calibration
+        self.most = other.most
 
     def restore(self, source: SourceKey, share: Share) -> None:
         """Begin with these closed blocks of a source."""
