@@ -11,7 +11,7 @@ from merge_stream import Part, Stream, feed, the_card
 from snapshots import load, snapshot
 
 from attributary.schemas.attribution import WindowAttribution
-from attributary.schemas.card import Decayed, Hopping, Lifetime, ModelCard, Tumbling
+from attributary.schemas.card import Decayed, Feature, Hopping, Lifetime, ModelCard, Tumbling
 from attributary.schemas.manifest import Manifest
 from attributary.workers.stream import snapshot_log
 from attributary.workers.stream.merge import MergePartition
@@ -411,3 +411,25 @@ def test_a_lifetime_outlives_a_change_of_the_windows_and_the_log() -> None:
     assert isinstance(newest[0], WindowAttribution)
     accounting = newest[0].accounting
     assert (accounting.rows, accounting.rows_accepted, accounting.gaps) == (41, 41, 0)
+
+
+def test_a_revision_outlives_a_new_layout_and_a_restart() -> None:
+    stream = Stream()
+    for second in range(20):
+        stream.row(0, second)
+    stream.flush()
+    wider = the_card().model_copy(update={"features": [*the_card().features, Feature(name="c")]})
+    stream.catalogue.add_card(b"m", wider.to_bytes())
+    for second in range(20, 36):
+        stream.row(0, second)
+    stream.flush()
+    reader = Reader(stream, stream.log, [])
+    reader.read(len(stream.log))
+    reader.snapshot()
+    reader.restart("second")
+    stream.row(0, 36)
+    stream.flush()
+    reader.read(len(stream.log))
+    (found,) = (m for m in reader.core.publish(now=7) if m.window.kind == "lifetime")
+    assert isinstance(found, WindowAttribution)
+    assert (found.accounting.rows, found.revision) == (5, 32)
