@@ -286,11 +286,17 @@ async def _watch(connection: Connection, topics: Topics, folder: Path, started: 
         for _ in range(4):
             await producer.send(topics.rows, b'{"model": "m", "features": ')
 
+    # Ever more until they show, however fast the machine is.
+    steps = {"AttributaryLag": 500, "AttributaryRequestBacklog": 3}
+    load = dict(steps)
+
     async def flood(producer: AIOKafkaProducer) -> None:
-        for _ in range(3):
+        for _ in range(load["AttributaryRequestBacklog"]):
             await ask(producer, rows=50)
-        for n in range(500):
+        for n in range(load["AttributaryLag"]):
             await producer.send(topics.rows, b"junk", partition=n % 4)
+        for alert, step in steps.items():
+            load[alert] = step if alert in fired else min(load[alert] + step, 40 * step)
 
     async def lose(producer: AIOKafkaProducer) -> None:
         for block in (0, 20):
