@@ -66,6 +66,11 @@ def test_rows_that_are_taken_back_replace_the_message_that_counted_them() -> Non
     assert message.revision >= 9  # it had counted 9
 
 
+def test_a_block_that_begins_inside_another_does_not_count_beside_it() -> None:
+    """Merge publishes when it has read its sketches, and not yet the manifest that cuts the other one."""
+    _run(17845)
+
+
 @pytest.mark.parametrize("seed", [1, 3])
 def test_real_sketches_say_the_same_to_the_last_bit_as_to_a_merge_that_never_stopped(
     seed: int,

@@ -102,9 +102,19 @@ class OpenSketches:
                 yield from block
 
     def where(self, chosen: Callable[[Held], bool]) -> dict[SourceKey, list[Held]]:
-        """Return the chosen ones by source, in order."""
+        """Return the chosen ones by source, in order.
+
+        Of a block that begins inside another one none, until it is known which of them counts.
+        """
         found: dict[SourceKey, list[Held]] = {}
-        for source, held in self:
-            if chosen(held):
-                found.setdefault(source, []).append(held)
+        for source in sorted(self._by_source):
+            blocks, reached = self._by_source[source], 0
+            for block in sorted(blocks):
+                if block < reached:
+                    continue
+                reached = blocks[block].upto
+                panes = blocks[block].panes
+                held = [panes[pane] for pane in sorted(panes) if chosen(panes[pane])]
+                if held:
+                    found.setdefault(source, []).extend(held)
         return found
