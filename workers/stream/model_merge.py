@@ -51,10 +51,8 @@ class ModelMerge(SnapshotModel):
 
         Endless views begin anew: their messages replace the older ones' all the same.
         """
-        for index, view in self._endless.items():
-            for other, theirs in older._endless.items():
-                if older._specs[other] == self._specs[index]:
-                    view.most = theirs.revision(older._tally(theirs, None))
+        for view, theirs in self._endless_in_both(older):
+            view.most = theirs.revision(older._tally(theirs, None))
         for part in (older._outdated, older._open):
             for _, held in part:
                 self.add_outdated(held.header)
@@ -83,10 +81,8 @@ class ModelMerge(SnapshotModel):
     def inherit(self, older: ModelMerge) -> None:
         """Go on with the endless views of a merge of the same layout that has read the same records."""
         self.changes += 1
-        for index, view in self._endless.items():
-            for other, kept in older._endless.items():
-                if older._specs[other] == self._specs[index]:
-                    view.take_over(kept)
+        for view, kept in self._endless_in_both(older):
+            view.take_over(kept)
         self.late_rows = older.late_rows
         if older.oldest is not None:
             self.oldest = older.oldest if self.oldest is None else min(self.oldest, older.oldest)
@@ -97,6 +93,13 @@ class ModelMerge(SnapshotModel):
         for _, held in older._outdated:
             self._outdated.add(held)
         self.advance(older.watermark)
+
+    def _endless_in_both(self, older: ModelMerge) -> Iterator[tuple[View, View]]:
+        """Yield the endless views that an older merge has too, with its own."""
+        for index, view in self._endless.items():
+            for other, theirs in older._endless.items():
+                if older._specs[other] == self._specs[index]:
+                    yield view, theirs
 
     def readable(self, source: SourceKey, block: int) -> bool:
         """Say whether all sketches of the block can be used; those that cannot are dropped."""
