@@ -14,6 +14,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from attributary.service.exposition import ProcessMetrics
 from attributary.workers.adapt.metrics import AdaptMetrics
 from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.stream.metrics import StreamMetrics
@@ -32,9 +33,11 @@ Every process serves its metrics at `/metrics`, besides `/healthz` and `/readyz`
 - `window` is the kind of window and its lengths: `tumbling_60s`, `hopping_300s_60s`, `decayed_3600s`,
   `lifetime`.
 - `reference` is what drift is measured against: `baseline` or `preceding`.
-- A model has at most `merge.series_per_model` series of scores and drift. The leading features take them;
-  how many were left out is in `attributary_features_not_exported`, and all of them are on the topics.
-- A model's series are removed when its partition moves to another worker, a feature's when it drops out.
+- A model has at most `merge.series_per_model` series of scores and drift. The leading features take them, and
+  of many outputs and windows the first; `…_not_exported` counts what was left out. All is on the topics.
+- A model's series are removed when its partition moves to another worker or its card changes its windows, a
+  feature's when it drops out, and a window's when nothing was published of it for a day, or for twice its
+  length.
 - The process's own `process_…` and `python_…` metrics come with them.
 """
 
@@ -47,6 +50,7 @@ def metrics_page() -> str:
         ("Stream workers", StreamMetrics.build(registry)),
         ("Request workers", OnDemandMetrics.build(registry)),
         ("The bridge", AdaptMetrics.build(registry)),
+        ("Every process", ProcessMetrics.build(registry)),
     ):
         rows = [_row(getattr(bundle, field.name)) for field in fields(bundle)]
         head = "| metric | type | labels | what it is |\n| :-- | :-- | :-- | :-- |\n"
@@ -58,7 +62,8 @@ def _row(metric: Any) -> str:
     family = metric.describe()[0]
     name = family.name + ("_total" if family.type == "counter" else "")
     labels = ", ".join(f"`{label}`" for label in metric._labelnames)
-    return f"| `{name}` | {family.type} | {labels} | {family.documentation} |"
+    text = family.documentation.replace("|", r"\|")
+    return f"| `{name}` | {family.type} | {labels} | {text} |"
 
 
 def generated() -> dict[Path, str]:

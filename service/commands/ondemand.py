@@ -77,13 +77,13 @@ def ondemand(
     def opened(card: ModelCard) -> ModelHandle:
         return open_model(card, settings.models, device)
 
-    with served(settings, OnDemandMetrics.build, f"device {device}") as (metrics, on_ready):
+    with served(settings, OnDemandMetrics.build, f"device {device}") as (metrics, signs):
         run_worker(
             settings.connection,
             settings.topics,
             settings.ondemand,
             opened,
             metrics=metrics,
-            on_ready=on_ready,
+            signs=signs,
             device=device,
         )

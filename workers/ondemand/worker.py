@@ -21,7 +21,7 @@ from attributary.workers.ondemand.request_service import RequestService
 from attributary.workers.ondemand.samples import SampleReader
 from attributary.workers.ondemand.scheduler import Scheduler
 from attributary.workers.stream.control import ControlReader
-from attributary.workers.stream.host import Hosted, host
+from attributary.workers.stream.host import Hosted, Signs, host
 
 
 def run_worker(
@@ -31,7 +31,7 @@ def run_worker(
     open_model: Callable[[ModelCard], ModelHandle],
     *,
     metrics: OnDemandMetrics,
-    on_ready: Callable[[], None],
+    signs: Signs,
     device: str = "cpu",
 ) -> None:
     """Run until SIGINT or SIGTERM, then hand over and return. ``device``: "cpu" or "cuda:N".
@@ -42,7 +42,7 @@ def run_worker(
     def build(loop: asyncio.AbstractEventLoop) -> Hosted:
         return build_worker(connection, topics, options, open_model, metrics, loop, device)
 
-    host("attributary-ondemand", connection, build, on_ready)
+    host("attributary-ondemand", connection, build, signs)
 
 
 def build_worker(
