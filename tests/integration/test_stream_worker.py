@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka.admin import AIOKafkaAdminClient
 from command import Running
 from prometheus_client.parser import text_string_to_metric_families
 from records import read_topic
@@ -29,6 +30,7 @@ from attributary.schemas.dead_letter import DeadLetter
 from attributary.schemas.errors import Reason
 from attributary.schemas.topics import Topics
 from attributary.service.accounting import Accounting, AccountingReader
+from attributary.service.topics import create_topics
 from attributary.workers.maths.cir import cir
 
 pytestmark = pytest.mark.integration
@@ -428,3 +430,35 @@ def test_series_go_with_the_partitions_and_with_the_windows_of_a_card(stage: Sta
     register(20)
     stage.publish(rows[2000:])
     wait_for(lambda: of_windows(first, second) == {"tumbling_20s", "lifetime"})
+
+
+def test_a_topic_made_anew_under_the_same_name_is_an_alarm(stage: Stage) -> None:
+    first = stage.start()
+    rows = Rows.draw(400, seed=9).messages("m")
+    stage.publish(rows)
+    stage.settle({"m": 400})
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait(15.0) == 0
+
+    async def make_anew() -> None:
+        admin = AIOKafkaAdminClient(**stage.connection.client_arguments())
+        await admin.start()
+        try:
+            await admin.delete_topics([stage.topics.rows])
+        finally:
+            await admin.close()
+        await asyncio.sleep(1.0)
+        await create_topics(stage.connection, stage.topics)
+
+    asyncio.run(make_anew())
+    stage.publish(rows[:40])
+    second = stage.start()
+
+    def beyond() -> list[float]:
+        return [
+            value
+            for (name, _), value in sorted(_shown(second).items(), key=str)
+            if name == "attributary_counted_beyond_end_offsets"
+        ]
+
+    stage.wait(lambda: beyond() == [90, 90, 90, 90], lambda: f"{beyond()}")

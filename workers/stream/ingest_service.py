@@ -192,7 +192,8 @@ class IngestService(GroupService):
     ) -> PartitionIngest:
         _log.error(
             "%s/%d was read up to %d and goes on at %d: the broker has lost the end of its log, or the topic "
-            "is a new one of the same name; counting starts again there",
+            "is a new one of the same name. Offsets that were counted are not counted again, whatever they "
+            "hold now: a new topic needs a new topic_prefix",
             *partition, core.expected, offset,
         )  # fmt: skip
         self._committed.pop(partition, None)

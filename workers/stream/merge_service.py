@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from mode import Service
+from prometheus_client import Gauge
 
 from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.connection import Connection
@@ -141,7 +142,8 @@ class MergeService(GroupService):
         for partition in partitions:
             self._owned.pop(partition, None)
             self._snapshots.forget(partition.partition)
-        self._metrics.gaps.clear()
+        for gauge in (self._metrics.gaps, self._metrics.beyond_end):
+            gauge.clear()
 
     async def finish(self) -> None:
         """Publish what has changed, and write a last snapshot."""
@@ -342,20 +344,16 @@ class MergeService(GroupService):
         metrics.sketches_superseded.set(sum(each.superseded for each in cores))
         metrics.models_refused.set(sum(each.refused for each in cores))
         metrics.settled_early.set(sum(each.settled_early for each in cores))
-        # Every partition of sketches has the manifests of all rows, and one may lack what others hold.
-        gaps: dict[SourceKey, int] = {}
         for core in cores:
             metrics.sketches_unusable.inc(len(core.troubles))
             for text in [*core.troubles, *core.refusals]:
                 _log.error("%s", text)
             core.troubles.clear()
             core.refusals.clear()
-            for source, offsets in core.gaps().items():
-                gaps[source] = max(offsets, gaps.get(source, 0))
             for model, watermark in core.watermarks().items():
                 self._gauges.watermark(model, watermark)
-        for (topic, partition), offsets in gaps.items():
-            metrics.gaps.labels(topic, partition).set(offsets)
+        _show_most(metrics.gaps, [core.gaps() for core in cores])
+        _show_most(metrics.beyond_end, [core.beyond_end() for core in cores])
         self._gauges.sweep()
 
     def _show(self, messages: list[WindowAttribution | WindowDrift]) -> None:
@@ -365,3 +363,13 @@ class MergeService(GroupService):
                 self._gauges.attributions(message)
             else:
                 self._gauges.drift(message)
+
+
+def _show_most(gauge: Gauge, books: Iterable[Mapping[SourceKey, int]]) -> None:
+    """Show the most that any has: all partitions of sketches have the manifests, and one may lack some."""
+    most: dict[SourceKey, int] = {}
+    for found in books:
+        for source, offsets in found.items():
+            most[source] = max(offsets, most.get(source, 0))
+    for (topic, partition), offsets in most.items():
+        gauge.labels(topic, partition).set(offsets)

@@ -31,6 +31,7 @@ class StreamMetrics:
     models_refused: Gauge
     settled_early: Gauge
     gaps: Gauge
+    beyond_end: Gauge
     watermark: Gauge
     windows_published: Counter
     publish_seconds: Histogram
@@ -140,6 +141,12 @@ class StreamMetrics:
                 "Windows published before their time because too many were open, since assigned.",
             ),
             gaps=gauge("gap_offsets", "Offsets that no manifest covers.", "topic", "partition"),
+            beyond_end=gauge(
+                "counted_beyond_end_offsets",
+                "Offsets counted behind the end of the log: it lost its end, or is a new one.",
+                "topic",
+                "partition",
+            ),
             watermark=gauge(
                 "watermark_timestamp_seconds",
                 "Event-time watermark, seconds since 1970.",
