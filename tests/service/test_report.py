@@ -165,8 +165,6 @@ def test_windows_are_chosen_by_kind_and_the_newest_final_one_by_default() -> Non
 
 
 def test_what_is_not_there_is_said() -> None:
-    with pytest.raises(ConfigurationError, match=r"no results of a model 'm'.*top --once"):
-        chapters(ModelBoard("m"))
     with pytest.raises(ConfigurationError, match=r"no output 'y'.*there are arrival_delay"):
         chapters(full_board("x"), outputs=["y"])
     with pytest.raises(ConfigurationError, match=r"decayed windows.*its windows are hopping"):
