@@ -78,8 +78,13 @@ def psi_cell(column: ColumnDrift | None) -> Text:
 
 
 def worst(columns: Sequence[ColumnDrift], count: int) -> list[ColumnDrift]:
-    """Return the columns that drifted most."""
-    return sorted(columns, key=lambda column: -(column.psi or 0.0))[:count]
+    """Return the columns that drifted most: those beyond chance first, large and noticeable ones in front."""
+
+    def order(column: ColumnDrift) -> tuple[int, bool, float]:
+        psi, critical = column.psi or 0.0, column.psi_critical
+        return -psi_level(column), critical is None or psi <= critical, -psi
+
+    return sorted(columns, key=order)[:count]
 
 
 def reference_words(drift: WindowDrift) -> str:

@@ -58,7 +58,10 @@ def test_it_shows_strength_interval_direction_effect_groups_and_drift(board: Boa
     assert "carriers ▲ 0.78 ±0.01" in line(rendered, "groups")
     assert "28 days to 2013-05-29, 5,000 rows, final" in rendered
     moved = line(rendered, "drift")
-    assert "against the first full window: output PSI 0.15 · temp 3.25 · wind 0.31" in moved
+    assert (
+        "against the first full window: output PSI 0.15 · temp 3.25 · humid 0.04 · wind 0.31"
+        in moved
+    )
     assert "ranking agrees 0.82" in moved
 
 
