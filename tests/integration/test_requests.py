@@ -190,6 +190,9 @@ async def test_every_request_gets_the_answer_that_it_deserves(
         assert worker.metric("requests_total", **result) == 2
         assert worker.metric("errors_total", model="", code="model_unknown") == 1
         assert worker.metric("in_flight_requests") == 0
+        assert worker.metric("models_open") == 4
+        assert worker.metric("device_memory_bytes", device="cpu") == 4 * 1000
+        assert worker.metric("device_busy_seconds_total", device="cpu") > 0.8  # slow, once at least
 
 
 async def _knows(worker: Worker, model: str) -> bool:
