@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from attributary.schemas.card import ModelCard
 from attributary.schemas.connection import Connection
@@ -61,6 +62,8 @@ def build_worker(
     cancellations = CancellationReader(connection, topics, loop=loop)
     samples = SampleReader(connection, topics, control.catalogue, options.sample_rows, loop=loop)
     cache = ModelCache(open_model, options, metrics)
+    for place in {"cpu", device}:
+        metrics.device_memory.labels(place).set_function(partial(cache.memory, place))
     windows = FinalWindows(connection, topics, loop=loop)
     scheduler = Scheduler(topics, options, control.catalogue, answers, windows, metrics)
 
