@@ -1,4 +1,5 @@
-"""Write what is generated: the dashboards' JSON and docs/metrics.md. ``--check`` says what is stale instead.
+"""Write what is generated: dashboards, docs/metrics.md, and the rules as the Prometheus operator takes them.
+``--check`` says what is stale instead.
 
 python deploy/build.py [--check]
 """
@@ -12,6 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import yaml
 from prometheus_client import CollectorRegistry
 
 from attributary.service.exposition import ProcessMetrics
@@ -66,9 +68,24 @@ def _row(metric: Any) -> str:
     return f"| `{name}` | {family.type} | {labels} | {text} |"
 
 
+def prometheus_rule() -> str:
+    """Return the PrometheusRule with the groups of deploy/prometheus/rules.yml."""
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text("utf-8"))
+    rule = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": "attributary"},
+        "spec": {"groups": rules["groups"]},
+    }
+    head = "# Written by `python deploy/build.py` from deploy/prometheus/rules.yml.\n"
+    return head + yaml.safe_dump(rule, sort_keys=False, width=1000, allow_unicode=True)
+
+
 def generated() -> dict[Path, str]:
     """Return every generated file and what it must hold."""
     files = {ROOT / "docs" / "metrics.md": metrics_page()}
+    monitoring = ROOT / "deploy" / "kubernetes" / "components" / "monitoring"
+    files[monitoring / "prometheusrule.yaml"] = prometheus_rule()
     for dashboard in DASHBOARDS:
         path = ROOT / "deploy" / "grafana" / "dashboards" / f"{dashboard.uid}.json"
         files[path] = json.dumps(dashboard.build(), indent=2) + "\n"
