@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -19,6 +20,7 @@ import pytest
 from command import Running, run, wait_until
 from model_server import ModelServer, Row
 from ondemand import Sender, answers, request
+from records import read_topic_async
 
 from attributary import Explainer
 from attributary.schemas.card import Artefact, Feature, ModelCard
@@ -225,15 +227,68 @@ def test_a_sequence_is_explained_from_the_shell(stage: Stage) -> None:
     assert "<svg" in page.read_text(encoding="utf-8")
 
 
-def test_nobody_answers_where_no_worker_runs(connection: Connection, topics: Topics) -> None:
-    explainer = Explainer(connection, model="m", topics=topics)
-    with explainer, pytest.raises(NoAnswerError, match="is a worker running"):
-        explainer.request(ROW, timeout=-4.0)
+def test_nobody_answers_where_no_worker_runs(stage: Stage) -> None:
+    explainer = Explainer(stage.connection, model="m", topics=stage.topics)
+    began = time.monotonic()
+    with explainer, pytest.raises(NoAnswerError, match="no worker has begun with it; is a worker"):
+        explainer.request(ROW, timeout=0.5)
+    assert time.monotonic() - began < 2.0, "it waited long for an answer that nobody gives"
     # It connects anew after an end, on purpose or not.
     with explainer, pytest.raises(NoAnswerError):
-        explainer.request(ROW, timeout=-4.0)
+        explainer.request(ROW, timeout=0.1)
     with pytest.raises(BrokerError, match="has no topic"):
-        Explainer(connection, model="m", topics=Topics.with_prefix("none.")).request(ROW)
+        Explainer(stage.connection, model="m", topics=Topics.with_prefix("none.")).request(ROW)
+
+    # A worker that comes later computes nothing: the deadline went with the request.
+    async def sent() -> list[str]:
+        records = await read_topic_async(stage.connection, stage.topics.requests)
+        return [(record.key or b"").decode() for record in records]
+
+    ids = asyncio.run(sent())
+    assert len(ids) == 2
+    with ModelServer(lambda rows: [a + b for a, b in rows]) as server:
+        stage.register(server_card("m", server))
+        stage.start(server)
+        found = asyncio.run(answers(stage.connection, stage.topics, ids))
+        assert not server.asked.is_set()
+    assert [found.the(one).outcome for one in ids] == ["expired", "expired"]
+
+
+def test_a_request_that_is_begun_is_waited_for_beyond_its_deadline(stage: Stage) -> None:
+    """A worker that computes says that the deadline has passed, which may take it a while."""
+    topic = stage.topics.explanations
+
+    async def answer_late() -> None:
+        async with Sender(stage.connection, stage.topics) as sender:
+            while not (sent := await read_topic_async(stage.connection, stage.topics.requests)):
+                pass
+            name = (sent[0].key or b"").decode()
+            told = Progress(id=name, state="started", attempt=1, at=0)
+            await sender.raw(topic, b"p|" + name.encode(), told.to_bytes())
+            await asyncio.sleep(2.5)
+            late = Explanation(id=name, outcome="expired", requested_at=0, computed_at=0, seconds=2)
+            await sender.raw(topic, name.encode(), late.to_bytes())
+
+    async def ask() -> Explanation:
+        async with Explainer(stage.connection, model="m", topics=stage.topics) as explainer:
+            found, _ = await asyncio.gather(explainer.arequest(ROW, timeout=1.0), answer_late())
+            return found
+
+    assert asyncio.run(ask()).outcome == "expired"
+
+
+def test_a_request_that_no_message_holds_names_its_rows(stage: Stage) -> None:
+    rows = [{f"feature {k}": 0.1234567890123456 for k in range(300)}] * 1000
+    with (
+        Explainer(stage.connection, model="m", topics=stage.topics) as explainer,
+        pytest.raises(ConfigurationError) as caught,
+    ):
+        explainer.request(rows, background=rows[:1])
+    assert re.search(
+        r"takes [\d,]{9,} bytes \(1,000 rows to explain and 1 row of background\), more than one message "
+        r".*: ask for fewer rows at a time",
+        str(caught.value),
+    )
 
 
 def test_a_worker_killed_in_the_middle_and_a_request_that_kills_every_worker(stage: Stage) -> None:

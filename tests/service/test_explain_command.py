@@ -44,8 +44,22 @@ def test_windows(text: str | None, window: StreamWindow) -> None:
     "text", ["", "10", "m", "0s", "-5m", "10 m", "x/y", "1970-01-02/1970-01-01"]
 )
 def test_windows_that_are_none(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="--window"):
+    with pytest.raises(ConfigurationError, match="--window") as caught:
         parse_window(text)
+    # A sentence of our own.
+    assert "type=" not in str(caught.value)
+    assert "Input should" not in str(caught.value)
+
+
+def test_a_window_that_is_none_says_what_was_given() -> None:
+    with pytest.raises(
+        ConfigurationError, match="'1970-01-02/1970-01-01': 1970-01-02 is not before"
+    ):
+        parse_window("1970-01-02/1970-01-01")
+    with pytest.raises(ConfigurationError, match="seconds: expected greater than 0, got 0"):
+        parse_window("0s")
+    with pytest.raises(ConfigurationError, match="'x' is no time; expected one such as 2026"):
+        parse_window("1970-01-02/x")
 
 
 def test_parameters_are_json_or_text() -> None:
@@ -55,6 +69,17 @@ def test_parameters_are_json_or_text() -> None:
     for wrong in ("a", "=1", ""):
         with pytest.raises(ConfigurationError, match="NAME=VALUE"):
             _parameters((wrong,))
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1e999", '{"a": [1, NaN]}'])
+def test_parameters_are_finite(value: str) -> None:
+    with pytest.raises(ConfigurationError, match="parameter 'step' must be finite"):
+        _parameters((f"step={value}",))
+
+
+def test_parameters_are_not_nested_without_end() -> None:
+    with pytest.raises(ConfigurationError, match="step is nested too deeply"):
+        _parameters(("step=" + "[" * 100_000,))
 
 
 def test_an_output_is_a_name_before_it_is_a_position() -> None:
