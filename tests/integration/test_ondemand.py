@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pickle
 import re
 import signal
 import threading
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from command import Running, run, wait_until
+from command import Running, error_line, run, wait_until
 from model_server import ModelServer, Row
 from ondemand import Sender, answers, request
 from records import read_topic_async
@@ -36,6 +37,7 @@ from attributary.schemas.explanation import (
 from attributary.schemas.topics import Topics
 from attributary.service.artefacts import artefact_of
 from attributary.service.client import NoAnswerError
+from attributary.service.registry import find_card
 from attributary.service.supervisor import READY
 
 pytestmark = pytest.mark.integration
@@ -289,6 +291,36 @@ def test_a_request_that_no_message_holds_names_its_rows(stage: Stage) -> None:
         r".*: ask for fewer rows at a time",
         str(caught.value),
     )
+
+
+def test_register_refuses_what_no_worker_opens(stage: Stage) -> None:
+    declared = stage.folder / "card.json"
+    declared.write_text('{"model": "m", "features": [{"name": "a"}, {"name": "b"}]}')
+    path = stage.folder / "m.ubj"
+
+    def register(artefact: Path, **settings: str) -> Any:
+        where = {**stage.where, **settings}
+        return run("register", str(declared), "--artefact", str(artefact), **where)
+
+    for name in ("m.pkl", "m.ubj"):
+        (stage.folder / name).write_bytes(pickle.dumps({"a": 1}))
+        line = error_line(register(stage.folder / name))
+        assert "pickle" in line
+        assert "which run" in line
+        assert "save the model as XGBoost UBJ" in line
+    asyncio.run(_no_card(stage))
+    boosted(path)
+    hint = f"attributary ondemand --model-root {stage.folder}"
+    assert hint in register(path).stdout
+    roots = json.dumps([str(stage.folder / "other")])
+    elsewhere = register(path, ATTRIBUTARY_MODELS__ROOTS=roots)
+    assert f"{hint}; it lies outside {stage.folder}/other" in elsewhere.stdout
+    allowed = register(path, ATTRIBUTARY_MODELS__ROOTS=json.dumps([str(stage.folder)]))
+    assert allowed.stdout == "replaced the card of m: 2 features, no outputs declared, 2 windows\n"
+
+
+async def _no_card(stage: Stage) -> None:
+    assert await find_card(stage.connection, stage.topics, "m") is None
 
 
 def test_a_worker_killed_in_the_middle_and_a_request_that_kills_every_worker(stage: Stage) -> None:
