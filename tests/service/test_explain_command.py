@@ -139,6 +139,38 @@ def test_what_does_not_fit_is_summed() -> None:
     assert "age" not in text
 
 
+def test_names_are_no_markup() -> None:
+    named = LOCAL.features[0].model_copy(update={"feature": "[red]a[/red]", "value": "[/x]"})
+    local = LOCAL.model_copy(update={"features": [named]})
+    (line,) = (
+        line
+        for line in shown(TExplainerResult(explanations=[local])).splitlines()
+        if "[red]" in line
+    )
+    assert line.startswith("[red]a[/red]  ")
+    assert "  [/x]  " in line
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2026.0, "2026"),
+        (0.125, "0.125"),
+        (12345.678, "12,345.7"),
+        (-935916.4, "-935,916"),
+        (12_345_678.0, "12,345,678"),
+        (3e9, "3e+09"),
+        (1.2e-7, "1.2e-07"),
+    ],
+)
+def test_numbers_are_read_without_an_exponent_where_people_do(value: float, text: str) -> None:
+    named = Contribution(feature="x", value=value, contribution=412_483.2, gradient=-557_000.4)
+    local = LOCAL.model_copy(update={"features": [named], "prediction": value})
+    lines = shown(TExplainerResult(explanations=[local])).splitlines()
+    assert lines[0].endswith(f" = {text}")
+    assert lines[2].split() == ["x", text, "+412,483", "│██████████", "-557,000"]
+
+
 def test_orders_are_shown_with_their_errors() -> None:
     order = LocalOrder(
         instance=0, id="visit 7", output="y", prediction=1.0, base_value=0.0, completeness_gap=0.0,
