@@ -60,9 +60,9 @@ def instance_of(row: Any, place: str, name: str | None = None) -> Instance:
     elif _is_row(row):
         features = ((key, row[key]) for key in row) if isinstance(row, Mapping) else row.items()
     elif dimensions(row) > 0 and not _is_frame(row):
-        raise ConfigurationError(f"{place}: {_kind(row)} {_NAMELESS}")
+        raise ConfigurationError(f"{place}: {type(row).__name__} {_NAMELESS}")
     else:
-        raise ConfigurationError(f"{place}: expected features by name, got {_kind(row)}")
+        raise ConfigurationError(f"{place}: expected features by name, got {type(row).__name__}")
     found: dict[str, Value] = {}
     for key, value in features:
         feature = _name(key, place)
@@ -125,14 +125,9 @@ def _lines(frame: Any, what: str) -> list[dict[str, Any]]:
 def _listed(given: Any, what: str) -> list[Any]:
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise ConfigurationError(
-            f"{what}: expected a mapping of features, or several, got {_kind(given)}"
+            f"{what}: expected a mapping of features, or several, got {type(given).__name__}"
         )
     rows = list(given)
     if rows and dimensions(rows[0]) == 0 and not _is_row(rows[0]):
-        raise ConfigurationError(f"{what}: {_kind(given)} {_NAMELESS}")
+        raise ConfigurationError(f"{what}: {type(given).__name__} {_NAMELESS}")
     return rows
-
-
-def _kind(value: Any) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -70,8 +70,9 @@ class Stage:
             "ATTRIBUTARY_TOPIC_PREFIX": self.topics.rows.removesuffix("rows"),
         }
 
-    def explain(self, *arguments: str) -> Any:
-        return run("explain", "--model", "m", *arguments, seconds=60, **self.where)
+    def explain(self, *arguments: str, **variables: str) -> Any:
+        where = {**self.where, **variables}
+        return run("explain", "--model", "m", *arguments, seconds=60, **where)
 
     def register(self, *cards: ModelCard) -> None:
         async def send() -> None:
@@ -172,6 +173,11 @@ def test_a_stored_model_is_explained_from_python_and_from_the_shell(stage: Stage
     assert shown.returncode == 0, shown
     assert "m · row 0 · y = " in shown.stdout
     assert "base " in shown.stdout
+    plain = stage.explain(
+        "--instance", str(rows), "--background", str(background), PYTHONIOENCODING="ascii"
+    )
+    assert plain.returncode == 0, plain
+    assert plain.stdout.startswith("m ? row 0 ? y = ")
     said = stage.explain("--instance", str(rows), "--background", str(background), "--json")
     assert Explanation.from_bytes(said.stdout.encode()).result == first.result
     failed = stage.explain("--sample", "1")
@@ -180,7 +186,7 @@ def test_a_stored_model_is_explained_from_python_and_from_the_shell(stage: Stage
     url = worker.wait_for(READY).rpartition(" ")[2]
     with urllib.request.urlopen(url, timeout=5) as page:
         metrics = page.read().decode()
-    assert 'requests_total{method="t-explainer",model="m",outcome="result"} 4.0' in metrics
+    assert 'requests_total{method="t-explainer",model="m",outcome="result"} 5.0' in metrics
     worker.process.send_signal(signal.SIGTERM)
     assert worker.wait(20) == 0
     assert not worker.alive()
