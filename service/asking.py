@@ -244,5 +244,7 @@ def _why_not(answer: Explanation) -> str:
 
 
 def _console(stream: Any) -> Console:
-    found = Console(file=stream, highlight=False)
-    return found if found.is_terminal else Console(file=stream, highlight=False, width=_WIDTH)
+    found = Console(file=stream, highlight=False, markup=False, emoji=False)
+    if not found.is_terminal:
+        found.width = _WIDTH
+    return found

@@ -144,8 +144,8 @@ class Exchange:
             return waiting.answer.result()
         if not waiting.begun:
             raise NoAnswerError(
-                f"no answer after {seconds:g} s, and no worker has begun with it; is a worker running? "
-                "(attributary ondemand) If so, all are busy: give it more time"
+                f"no answer after {seconds:g} s, and no worker has begun with it: is a worker running "
+                "(attributary ondemand), or are all of them busy?"
             )
         await asyncio.wait({waiting.answer}, timeout=_BEGUN_GRACE_SECONDS)
         if waiting.answer.done():

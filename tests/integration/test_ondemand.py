@@ -238,7 +238,7 @@ def test_a_sequence_is_explained_from_the_shell(stage: Stage) -> None:
 def test_nobody_answers_where_no_worker_runs(stage: Stage) -> None:
     explainer = Explainer(stage.connection, model="m", topics=stage.topics)
     began = time.monotonic()
-    with explainer, pytest.raises(NoAnswerError, match="no worker has begun with it; is a worker"):
+    with explainer, pytest.raises(NoAnswerError, match="no worker has begun with it: is a worker"):
         explainer.request(ROW, timeout=0.5)
     assert time.monotonic() - began < 2.0, "it waited long for an answer that nobody gives"
     # It connects anew after an end, on purpose or not.
