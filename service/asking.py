@@ -22,6 +22,7 @@ from attributary.schemas.explanation import Explanation, McirResult, OrdShapResu
 from attributary.schemas.request import Instance, MethodName, StreamWindow
 from attributary.service.explainer import Explainer
 from attributary.service.explanation_tables import explanation_view
+from attributary.service.given_parameters import plain_parameter
 from attributary.service.information_pictures import information_parts
 from attributary.service.instance_files import read_instances
 from attributary.service.order_pictures import order_parts
@@ -29,6 +30,7 @@ from attributary.service.picture_sheet import check_file
 from attributary.service.picture_sheet import save as save_picture
 from attributary.service.printable import printable
 from attributary.service.reach import require_broker
+from attributary.service.refusals import refusal_of
 from attributary.service.registry import find_card
 from attributary.service.settings import Settings
 from attributary.service.topics import check_topics
@@ -102,7 +104,9 @@ def ask(
     if save is not None and isinstance(answer.result, McirResult):
         save_picture(save, f"MCIR-M: {question.model}", information_parts(answer.result))
     if as_json:
-        print(answer.to_bytes().decode(), flush=True)
+        # As it came: UTF-8, whatever the terminal takes.
+        sys.stdout.buffer.write(answer.to_bytes() + b"\n")
+        sys.stdout.buffer.flush()
     elif answer.outcome == "result":
         _console(sys.stdout).print(explanation_view(answer, top))
     if answer.outcome == "result":
@@ -178,35 +182,35 @@ def parse_window(text: str | None) -> StreamWindow:
     """Return the window of ``10m`` or ``FROM/TO``; None: all of the stream. ConfigurationError otherwise."""
     if text is None:
         return StreamWindow()
+    what = f"--window {text!r:.80}"
     start, slash, end = text.partition("/")
     try:
         if span := _SPAN.fullmatch(text):
-            seconds = float(span[1]) * _SECONDS[span[2]]
-            if seconds > 0:
-                return StreamWindow(seconds=seconds)
+            return StreamWindow(seconds=float(span[1]) * _SECONDS[span[2]])
         if slash:
-            return StreamWindow(start=_moment(start), end=_moment(end))
-    except ValueError as error:
-        raise ConfigurationError(f"--window {text!r}: {_first_line(error)}") from None
+            first, last = _moment(what, start), _moment(what, end)
+            if first is not None and last is not None and first >= last:
+                raise ConfigurationError(f"{what}: {start} is not before {end}")
+            return StreamWindow(start=first, end=last)
+    except ValidationError as error:
+        raise ConfigurationError(f"{what}: {refusal_of(error)}") from None
     raise ConfigurationError(
-        f"--window {text!r}: expected 90s, 10m, 2h or 7d, or FROM/TO such as 2026-03-01/2026-03-02T12:00Z"
+        f"{what}: expected 90s, 10m, 2h or 7d, or FROM/TO such as 2026-03-01/2026-03-02T12:00Z"
     )
 
 
-def _moment(text: str) -> int | None:
+def _moment(what: str, text: str) -> int | None:
     if not text:
         return None
-    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    return round(moment.timestamp() * 1000)
-
-
-def _first_line(error: ValueError) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        return ": ".join([*map(str, first["loc"]), first["msg"]])
-    return str(error).strip().partition("\n")[0]
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=timezone.utc)
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ConfigurationError(
+            f"{what}: {text!r:.80} is no time; expected one such as 2026-03-01 or 2026-03-02T12:00Z"
+        ) from None
 
 
 def _parameters(given: tuple[str, ...]) -> dict[str, Any]:
@@ -216,9 +220,12 @@ def _parameters(given: tuple[str, ...]) -> dict[str, Any]:
         if not (name and equals):
             raise ConfigurationError(f"--parameter {pair!r}: expected NAME=VALUE")
         try:
-            found[name] = json.loads(value)
+            read = json.loads(value)
         except ValueError:
-            found[name] = value
+            read = value
+        except RecursionError:
+            raise ConfigurationError(f"--parameter {name} is nested too deeply") from None
+        found[name] = plain_parameter(read, name)
     return found
 
 
@@ -237,5 +244,7 @@ def _why_not(answer: Explanation) -> str:
 
 
 def _console(stream: Any) -> Console:
-    found = Console(file=stream, highlight=False)
-    return found if found.is_terminal else Console(file=stream, highlight=False, width=_WIDTH)
+    found = Console(file=stream, highlight=False, markup=False, emoji=False)
+    if not found.is_terminal:
+        found.width = _WIDTH
+    return found

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from pydantic import ValidationError
 
 from attributary.schemas.connection import Connection
@@ -33,16 +33,23 @@ from attributary.schemas.request import (
 )
 from attributary.schemas.topics import Topics
 from attributary.service.address import connection_of
+from attributary.service.arrays import is_numpy
 from attributary.service.explainer import NoAnswerError
+from attributary.service.given_parameters import given_parameters
+from attributary.service.given_rows import Named, given_rows
 from attributary.service.reader import Reader
+from attributary.service.refusals import refusal_of
 
 Features = Mapping[str, Value]
-Rows = Features | Instance | Sequence[Features | Instance] | StreamWindow
+Rows = Features | Instance | Named | Sequence[Features | Instance | Named] | StreamWindow
 
 _REQUEST_MS = 10_000
 _MAX_BYTES = 8 * 2**20
-# A worker says that a request has expired; where there is none, nobody does.
-_GRACE_SECONDS = 5.0
+_LONGEST_SECONDS = 366 * 86_400
+# A worker says that a request has expired: one that holds it unbegun does so within a tenth of a second.
+# One that is computing may take longer to notice. Where there is none, nobody says anything.
+_GRACE_SECONDS = 0.5
+_BEGUN_GRACE_SECONDS = 5.0
 
 
 class Exchange:
@@ -95,35 +102,58 @@ class Exchange:
         on_progress: Callable[[Progress], None] | None,
     ) -> Explanation:
         """Send a request, and return its final answer. See ``Explainer.request``."""
+        seconds = _seconds(timeout)
+        if priority not in ("normal", "high"):
+            raise ConfigurationError(f"priority: expected 'normal' or 'high', got {priority!r:.80}")
+        rows = given_rows(instances, "instances")
+        against = None if background is None else given_rows(background, "background")
         try:
             request = ExplanationRequest(
                 id=uuid.uuid4().hex,
                 model=self._model,
                 method=method,
-                output=output,
-                instances=_rows(instances),
-                background=None if background is None else _rows(background),
-                parameters=dict(parameters or {}),
-                seed=seed,
+                output=_plain(output),
+                instances=rows,
+                background=against,
+                parameters=given_parameters({} if parameters is None else parameters),
+                seed=_plain(seed),
             )
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            raise ConfigurationError(f"request: {place}: {first['msg']}") from None
+            raise ConfigurationError(f"request: {refusal_of(error)}") from None
+        try:
+            data = request.to_bytes()
+        except ValueError:
+            raise ConfigurationError(
+                "request: a name or text in it is no Unicode: it has half of a surrogate pair"
+            ) from None
         await self.start()
         waiting = self._waiting[request.id] = _Waiting(on_progress)
         try:
-            await self._send(request, timeout, priority)
-            return await asyncio.wait_for(asyncio.shield(waiting.answer), timeout + _GRACE_SECONDS)
-        except asyncio.TimeoutError:
-            raise NoAnswerError(
-                f"no answer after {timeout:g} s; is a worker running? (attributary ondemand)"
-            ) from None
+            await self._send(request, data, seconds, priority)
+            return await self._answer(waiting, seconds)
         except asyncio.CancelledError:
             await asyncio.shield(self._cancel(request.id))
             raise
         finally:
             del self._waiting[request.id]
+
+    async def _answer(self, waiting: _Waiting, seconds: float) -> Explanation:
+        """Wait for the final answer until the deadline, and as long after it as a worker may take to say
+        that it has passed. A worker that reads the request later says so too, and computes nothing."""
+        await asyncio.wait({waiting.answer}, timeout=seconds + _GRACE_SECONDS)
+        if waiting.answer.done():
+            return waiting.answer.result()
+        if not waiting.begun:
+            raise NoAnswerError(
+                f"no answer after {seconds:g} s, and no worker has begun with it: is a worker running "
+                "(attributary ondemand), or are all of them busy?"
+            )
+        await asyncio.wait({waiting.answer}, timeout=_BEGUN_GRACE_SECONDS)
+        if waiting.answer.done():
+            return waiting.answer.result()
+        raise NoAnswerError(
+            f"no answer after {seconds:g} s from the worker that began with it; is it still running?"
+        )
 
     async def close(self) -> None:
         """Disconnect."""
@@ -139,7 +169,11 @@ class Exchange:
             await producer.stop()
 
     async def _send(
-        self, request: ExplanationRequest, seconds: float, priority: Literal["normal", "high"]
+        self,
+        request: ExplanationRequest,
+        data: bytes,
+        seconds: float,
+        priority: Literal["normal", "high"],
     ) -> None:
         assert self._producer is not None  # noqa: S101
         topics = self._topics
@@ -147,10 +181,15 @@ class Exchange:
         try:
             await self._producer.send_and_wait(
                 topics.requests_high if priority == "high" else topics.requests,
-                request.to_bytes(),
+                data,
                 request.id.encode(),
                 headers=[(DEADLINE_HEADER, str(deadline).encode())],
             )
+        except MessageSizeTooLargeError:
+            raise ConfigurationError(
+                f"the request takes {len(data):,} bytes ({_counted(request)}), more than one message to "
+                f"{self._connection.bootstrap} may: ask for fewer rows at a time"
+            ) from None
         except KafkaError as error:
             raise BrokerError(
                 f"the request was not taken by {self._connection.bootstrap}: {error}"
@@ -187,6 +226,7 @@ class Exchange:
         waiting = self._waiting.get(key.removeprefix(PROGRESS_PREFIX) if kind == PROGRESS else key)
         if waiting is None or waiting.answer.done():
             return
+        waiting.begun = True
         try:
             if kind == FINAL:
                 waiting.answer.set_result(Explanation.from_bytes(record.value))
@@ -204,12 +244,32 @@ class _Waiting:
 
     def __init__(self, on_progress: Callable[[Progress], None] | None) -> None:
         self.on_progress = on_progress
+        #: Whether a worker has said that it began.
+        self.begun = False
         self.answer: asyncio.Future[Explanation] = asyncio.get_running_loop().create_future()
 
 
-def _rows(given: Rows) -> list[Instance] | StreamWindow:
-    if isinstance(given, StreamWindow):
-        return given
-    one = isinstance(given, (Mapping, Instance))
-    rows: Sequence[Features | Instance] = [given] if one else list(given)  # type: ignore[list-item,arg-type]
-    return [row if isinstance(row, Instance) else Instance(features=dict(row)) for row in rows]
+def _seconds(timeout: Any) -> float:
+    """Return the time until the deadline; ConfigurationError where it is none."""
+    try:
+        found = float(timeout)
+    except (TypeError, ValueError, OverflowError):
+        found = 0.0
+    if not 0 < found <= _LONGEST_SECONDS:
+        raise ConfigurationError(
+            f"timeout: expected seconds above 0, at most {_LONGEST_SECONDS:,}, got {timeout!r:.80}"
+        )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if is_numpy(value) and value.ndim == 0 else value
+
+
+def _counted(request: ExplanationRequest) -> str:
+    """Say how many rows of its own a request has."""
+    parts = []
+    for rows, what in ((request.instances, "to explain"), (request.background, "of background")):
+        if isinstance(rows, list):
+            parts.append(f"{len(rows):,} row{'' if len(rows) == 1 else 's'} {what}")
+    return " and ".join(parts) or "its parameters"

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from attributary.schemas.explanation import (
@@ -19,11 +18,14 @@ from attributary.schemas.explanation import (
     OrdShapResult,
     TExplainerResult,
 )
+from attributary.service.fitted_table import FittedTable
 from attributary.service.information_table import information_view
 from attributary.service.order_strip import extremes, strip
 from attributary.service.printable import printable
 
 _NAME, _VALUE, _BAR = 28, 14, 20
+# Years and such stay as they are.
+_GROUPED, _EXPONENT = 1e4, 1e9
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _COLOURS = {1: "green", -1: "red", 0: "dim"}
 
@@ -61,24 +63,26 @@ def _heading(answer: Explanation, local: LocalContributions | LocalOrder) -> Tex
     )
 
 
-def _contributions(local: LocalContributions, top: int) -> Table:
+def _contributions(local: LocalContributions, top: int) -> FittedTable:
     ranked = sorted(local.features, key=lambda one: -abs(one.contribution or 0.0))
     shown = ranked[:top]
     largest = max((abs(one.contribution or 0.0) for one in shown), default=0.0)
-    table = _table("feature", "value", "contribution", "", "per unit")
+    table = FittedTable(
+        "feature", "value", "contribution", "", "per unit", left=[3], spare=[4, 3, 1]
+    )
     for one in shown:
         table.add_row(
             printable(one.feature, _NAME),
             _value(one),
             _signed(one.contribution),
             _bar(one.contribution, largest),
-            Text("–" if one.gradient is None else f"{one.gradient:+.3g}", style="dim"),
+            Text("–" if one.gradient is None else _number(one.gradient, 3, "+"), style="dim"),
         )
     _rest(table, ranked[top:])
     return table
 
 
-def _rest(table: Table, hidden: Sequence[Contribution]) -> None:
+def _rest(table: FittedTable, hidden: Sequence[Contribution]) -> None:
     if hidden:
         total = sum(one.contribution or 0.0 for one in hidden)
         table.add_row(Text(f"{len(hidden)} more", style="dim"), "", _signed(total), "", "")
@@ -93,11 +97,12 @@ def _sum(local: LocalContributions) -> Text:
     )
 
 
-def _orders(local: LocalOrder, top: int) -> Table:
+def _orders(local: LocalOrder, top: int) -> FittedTable:
     ranked = sorted(local.features, key=lambda one: -abs(one.value_importance))[:top]
     largest = max((abs(one.value_importance) for one in ranked), default=0.0)
     low, high = extremes(local)
-    table = _table("feature", "value", "value's part", "", "per position", "worth by position")
+    titles = ("feature", "value", "value's part", "", "per position", "worth by position")
+    table = FittedTable(*titles, left=[3], spare=[3, 5, 1])
     for one in ranked:
         table.add_row(
             printable(one.feature, _NAME),
@@ -107,13 +112,6 @@ def _orders(local: LocalOrder, top: int) -> Table:
             _with_error(one.position_importance, one.position_stderr),
             Text(strip(one.gamma or [], low, high)),
         )
-    return table
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for place, title in enumerate(titles):
-        table.add_column(title, justify="left" if place in (0, 3) else "right", no_wrap=True)
     return table
 
 
@@ -142,7 +140,7 @@ def _value(one: Contribution | OrderImportance) -> Text:
 def _signed(value: float | None) -> Text:
     if value is None:
         return Text("–", style="dim")
-    return Text(f"{value:+.4g}", style=_COLOURS[(value > 0) - (value < 0)])
+    return Text(_number(value, 4, "+"), style=_COLOURS[(value > 0) - (value < 0)])
 
 
 def _with_error(value: float, stderr: float | None) -> Text:
@@ -153,8 +151,11 @@ def _with_error(value: float, stderr: float | None) -> Text:
 
 
 def _added(value: float) -> str:
-    return f"{'−' if value < 0 else '+'} {abs(value):.4g}"
+    return f"{'−' if value < 0 else '+'} {_number(abs(value), 4)}"
 
 
-def _number(value: float) -> str:
-    return f"{value:.6g}"
+def _number(value: float, digits: int = 6, sign: str = "") -> str:
+    """Return so many digits, and all before the point of what people read without an exponent."""
+    if not _GROUPED <= abs(value) < _EXPONENT:
+        return f"{value:{sign}.{digits}g}"
+    return f"{value:{sign},.{digits}g}" if abs(value) < 10**digits else f"{value:{sign},.0f}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from attributary.schemas.explanation import LightRun, McirResult, UniqueInformation
+from attributary.service.fitted_table import FittedTable
 from attributary.service.printable import printable
 
 _NAME, _BAR, _NEAR = 24, 12, 32
@@ -43,9 +43,9 @@ def information_view(model: str, result: McirResult, top: int) -> RenderableType
     return Group(*parts)
 
 
-def _ranked(ranked: list[UniqueInformation], top: int) -> Table:
-    table = _table("", "feature", "score", "", "unique", "joint", "given", "doubts")
-    table.columns[0].justify = "right"
+def _ranked(ranked: list[UniqueInformation], top: int) -> FittedTable:
+    titles = ("", "feature", "score", "", "unique", "joint", "given", "doubts")
+    table = FittedTable(*titles, name=1, left=[3, 6, 7], spare=[3, 6, 5, 4, 7])
     for one in ranked[:top]:
         table.add_row(
             Text(str(one.rank), style="dim"),
@@ -57,19 +57,19 @@ def _ranked(ranked: list[UniqueInformation], top: int) -> Table:
             Text(_shortened(one.neighbourhood), style="dim"),
             Text(", ".join(one.flags), style="yellow"),
         )
-    _rest(table, len(ranked) - top)
+    _rest(table, len(ranked) - top, (1, 6))
     return table
 
 
-def _others(others: list[UniqueInformation], top: int) -> Table:
-    table = _table("feature", "marginal", "")
+def _others(others: list[UniqueInformation], top: int) -> FittedTable:
+    table = FittedTable("feature", "marginal", "", left=[2], spare=[2])
     largest = max(one.marginal for one in others)
     for one in others[:top]:
         share = one.marginal / largest if largest > 0 else 0.0
         table.add_row(
             printable(one.feature, _NAME), f"{one.marginal:.3g}", Text(bar(share), style="green")
         )
-    _rest(table, len(others) - top)
+    _rest(table, len(others) - top, (0, 2))
     return table
 
 
@@ -81,8 +81,8 @@ def _light(light: LightRun, rows: int) -> str:
     )
 
 
-def _fidelity(light: LightRun) -> Table:
-    table = _table("distance from the full run", "value", "tolerance", "")
+def _fidelity(light: LightRun) -> FittedTable:
+    table = FittedTable("distance from the full run", "value", "tolerance", "", left=[3])
     for one in light.components:
         if one.value is None:
             verdict = Text("undefined", style="dim")
@@ -145,16 +145,8 @@ def _shortened(names: list[str]) -> str:
     return shown if len(shown) <= _NEAR else f"{shown[: _NEAR - 1]}…"
 
 
-def _table(*titles: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in titles:
-        numeric = title in ("score", "unique", "joint", "marginal", "value", "tolerance")
-        table.add_column(title, justify="right" if numeric else "left", no_wrap=True)
-    return table
-
-
-def _rest(table: Table, hidden: int) -> None:
+def _rest(table: FittedTable, hidden: int, empty: tuple[int, int]) -> None:
+    """Say how many rows there are besides, between so many empty cells before and after."""
     if hidden > 0:
-        cells = [""] * len(table.columns)
-        cells[0 if len(cells) < 4 else 1] = f"{hidden} more"
-        table.add_row(*cells, style="dim")
+        before, after = empty
+        table.add_row(*[""] * before, f"{hidden} more", *[""] * after, style="dim")

@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from attributary.schemas.card import ModelCard
 from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.request import Instance, Value
+from attributary.service.given_rows import instance_of
 
 _MOST_BYTES = 64 * 2**20
 
@@ -24,78 +23,111 @@ def read_instances(path: Path, card: ModelCard | None) -> list[Instance]:
     ``card`` says which columns of a CSV file are numbers; without one, what looks like one is. An object
     with "features" is a row as it travels; others are features by name. ConfigurationError: what is wrong.
     """
+    piped = str(path) == "-"
+    source = "standard input" if piped else str(path)
     try:
-        data = sys.stdin.buffer.read(_MOST_BYTES) if str(path) == "-" else path.read_bytes()
+        data = sys.stdin.buffer.read(_MOST_BYTES) if piped else path.read_bytes()
         text = data.decode("utf-8-sig")
     except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}") from None
+        raise ConfigurationError(f"{source}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{path}: expected UTF-8 text, as JSON or CSV") from None
+        raise ConfigurationError(f"{source}: expected UTF-8 text, as JSON or CSV") from None
     if not text.strip():
-        raise ConfigurationError(f"{path} is empty; expected a row as JSON or CSV")
-    rows = _json(path, text) if text.lstrip()[:1] in "[{" else _csv(path, text, card)
+        raise ConfigurationError(f"{source} is empty; expected a row as JSON or CSV")
+    try:
+        rows = _json(source, text) if text.lstrip()[:1] in "[{" else _csv(source, text, card)
+    except RecursionError:
+        raise ConfigurationError(
+            f"{source} is nested too deeply; expected a row as an object of numbers and texts"
+        ) from None
     if not rows:
-        raise ConfigurationError(f"{path} holds no row")
+        raise ConfigurationError(f"{source} holds no row")
     return rows
 
 
-def _json(path: Path, text: str) -> list[Instance]:
+def _json(source: str, text: str) -> list[Instance]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = _twice([name for name, _ in pairs])
+            raise ConfigurationError(
+                f"{source}: one object has {twice!r:.80} twice; keep one of them"
+            )
+        return found
+
+    def parsed(part: str) -> Any:
+        return json.loads(part, object_pairs_hook=once)
+
     try:
-        found = json.loads(text)
+        found = parsed(text)
     except ValueError as error:
         lines = [line for line in text.splitlines() if line.strip()]
         try:
             if len(lines) < 2:
                 raise error from None
-            found = [json.loads(line) for line in lines]
+            found = [parsed(line) for line in lines]
         except ValueError:
-            raise ConfigurationError(f"{path} is neither JSON nor JSON lines: {error}") from None
+            raise ConfigurationError(f"{source} is neither JSON nor JSON lines: {error}") from None
     rows = found if isinstance(found, list) else [found]
-    return [_instance(path, number, row) for number, row in enumerate(rows)]
+    return [_instance(source, number, row) for number, row in enumerate(rows)]
 
 
-def _instance(path: Path, number: int, row: Any) -> Instance:
+def _instance(source: str, number: int, row: Any) -> Instance:
     if not isinstance(row, dict):
         raise ConfigurationError(
-            f"{path}, row {number}: expected an object of features, got {json.dumps(row)[:60]}"
+            f"{source}, row {number}: expected an object of features, got {json.dumps(row)[:60]}"
         )
     features = row["features"] if isinstance(row.get("features"), dict) else row
     name = row.get("id") if features is not row else None
-    try:
-        return Instance(features=features, id=None if name is None else str(name))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"][:2]))
-        raise ConfigurationError(f"{path}, row {number}: {place}: {first['msg']}") from None
+    return instance_of(features, f"{source}, row {number}", None if name is None else str(name))
 
 
-def _csv(path: Path, text: str, card: ModelCard | None) -> list[Instance]:
+def _csv(source: str, text: str, card: ModelCard | None) -> list[Instance]:
     kinds = {} if card is None else {feature.name: feature.kind for feature in card.features}
-    reader = csv.DictReader(io.StringIO(text), strict=True)
-    names = reader.fieldnames or []
-    # A table has more columns than the model has features: its outputs, an id.
-    kept = [name for name in names if name in kinds] if kinds else names
-    if not kept:
-        raise ConfigurationError(
-            f"{path}: none of its columns is a feature of the model; it has {list(names)[:5]}"
-        )
-    rows = []
     try:
-        for number, line in enumerate(reader):
-            if None in line or None in line.values():
-                raise ConfigurationError(
-                    f"{path}, row {number}: expected {len(names)} fields, as the header has"
-                )
-            features = {
-                name: _value(path, number, name, line[name], kinds.get(name)) for name in kept
-            }
-            rows.append(Instance(features=features))
+        lines = [line for line in csv.reader(io.StringIO(text), strict=True) if line]
     except csv.Error as error:
-        raise ConfigurationError(f"{path} is neither JSON nor CSV: {error}") from None
+        raise ConfigurationError(f"{source} is neither JSON nor CSV: {error}") from None
+    if not lines:
+        return []
+    header, *lines = lines
+    # A name may have spaces of its own; others are for the eye.
+    names = [name if name in kinds else name.strip() for name in header]
+    # A table has more columns than the model has features: its outputs, an id.
+    kept = {place: name for place, name in enumerate(names) if name in kinds or not kinds}
+    if not kept:
+        hint = ": separate them by commas" if set(names[0]) & set(";\t|") else ""
+        raise ConfigurationError(
+            f"{source}: none of its columns is a feature of the model; it has {names[:5]}{hint}"
+        )
+    if (twice := _twice(list(kept.values()))) is not None:
+        raise ConfigurationError(f"{source} names the column {twice!r:.80} twice; keep one of them")
+    rows = []
+    for number, line in enumerate(lines):
+        place = f"{source}, row {number}"
+        if len(line) != len(names):
+            raise ConfigurationError(
+                f"{place}: expected {len(names)} fields, as the header has, got {len(line)}"
+            )
+        features = {
+            name: _value(place, name, line[column], kinds.get(name))
+            for column, name in kept.items()
+        }
+        rows.append(instance_of(features, place))
     return rows
 
 
-def _value(path: Path, number: int, name: str, text: str, kind: str | None) -> Value:
+def _twice(names: list[str]) -> str | None:
+    """Return the first name that comes again."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _value(place: str, name: str, text: str, kind: str | None) -> Value:
     text = text.strip()
     if not text:
         return None
@@ -108,6 +140,6 @@ def _value(path: Path, number: int, name: str, text: str, kind: str | None) -> V
             return text.lower() == "true"
         if kind == "numeric":
             raise ConfigurationError(
-                f"{path}, row {number}: feature {name!r} is numeric, got {text[:60]!r}"
+                f"{place}: feature {name!r:.80} is numeric, got {text[:60]!r}"
             ) from None
         return text

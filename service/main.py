@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -30,6 +31,9 @@ _EXTRA_OF = {
 
 def main() -> int:
     """Run the command of ``sys.argv``; return the exit code: 0, 2 (an error) or 130 (Ctrl-C)."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names, and what bars are drawn with, may be more than the terminal's encoding has.
+        sys.stdout.reconfigure(errors="replace")
     try:
         return _run()
     except AttributaryError as error:

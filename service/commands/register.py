@@ -34,7 +34,8 @@ def register(card: Path, artefact: str | None, categories: str | None, samples: 
     The newest card of a model holds.
 
     Explanations on request need the model itself, and a card that names its features in the order that the
-    model takes them. The options here win over what the card says.
+    model takes them. A pickle is refused: workers do not open what runs code (docs/models.md has the formats
+    that they do). The options here win over what the card says.
 
     \b
     Examples:
@@ -49,7 +50,7 @@ def register(card: Path, artefact: str | None, categories: str | None, samples: 
     """
     import asyncio
 
-    from attributary.service.artefacts import declared_artefact
+    from attributary.service.artefacts import declared_artefact, loading_hints
     from attributary.service.command_options import given
     from attributary.service.global_options import current_settings
     from attributary.service.registry import read_card, register_card
@@ -63,6 +64,9 @@ def register(card: Path, artefact: str | None, categories: str | None, samples: 
         f"{done}: {_count(len(found.features), 'feature')}, {_count(len(found.outputs), 'output')}, "
         f"{_count(len(found.windows), 'window')}"
     )
+    if found.artefact is not None:
+        for hint in loading_hints(found.artefact, settings.models.roots):
+            click.echo(hint)
 
 
 def _count(number: int, what: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pickle
+import re
 import signal
 import threading
 import time
@@ -16,9 +18,10 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from command import Running, run, wait_until
+from command import Running, error_line, run, wait_until
 from model_server import ModelServer, Row
 from ondemand import Sender, answers, request
+from records import read_topic_async
 
 from attributary import Explainer
 from attributary.schemas.card import Artefact, Feature, ModelCard
@@ -34,6 +37,7 @@ from attributary.schemas.explanation import (
 from attributary.schemas.topics import Topics
 from attributary.service.artefacts import artefact_of
 from attributary.service.client import NoAnswerError
+from attributary.service.registry import find_card
 from attributary.service.supervisor import READY
 
 pytestmark = pytest.mark.integration
@@ -66,8 +70,9 @@ class Stage:
             "ATTRIBUTARY_TOPIC_PREFIX": self.topics.rows.removesuffix("rows"),
         }
 
-    def explain(self, *arguments: str) -> Any:
-        return run("explain", "--model", "m", *arguments, seconds=60, **self.where)
+    def explain(self, *arguments: str, **variables: str) -> Any:
+        where = {**self.where, **variables}
+        return run("explain", "--model", "m", *arguments, seconds=60, **where)
 
     def register(self, *cards: ModelCard) -> None:
         async def send() -> None:
@@ -168,6 +173,11 @@ def test_a_stored_model_is_explained_from_python_and_from_the_shell(stage: Stage
     assert shown.returncode == 0, shown
     assert "m · row 0 · y = " in shown.stdout
     assert "base " in shown.stdout
+    plain = stage.explain(
+        "--instance", str(rows), "--background", str(background), PYTHONIOENCODING="ascii"
+    )
+    assert plain.returncode == 0, plain
+    assert plain.stdout.startswith("m ? row 0 ? y = ")
     said = stage.explain("--instance", str(rows), "--background", str(background), "--json")
     assert Explanation.from_bytes(said.stdout.encode()).result == first.result
     failed = stage.explain("--sample", "1")
@@ -176,7 +186,7 @@ def test_a_stored_model_is_explained_from_python_and_from_the_shell(stage: Stage
     url = worker.wait_for(READY).rpartition(" ")[2]
     with urllib.request.urlopen(url, timeout=5) as page:
         metrics = page.read().decode()
-    assert 'requests_total{method="t-explainer",model="m",outcome="result"} 4.0' in metrics
+    assert 'requests_total{method="t-explainer",model="m",outcome="result"} 5.0' in metrics
     worker.process.send_signal(signal.SIGTERM)
     assert worker.wait(20) == 0
     assert not worker.alive()
@@ -225,15 +235,98 @@ def test_a_sequence_is_explained_from_the_shell(stage: Stage) -> None:
     assert "<svg" in page.read_text(encoding="utf-8")
 
 
-def test_nobody_answers_where_no_worker_runs(connection: Connection, topics: Topics) -> None:
-    explainer = Explainer(connection, model="m", topics=topics)
-    with explainer, pytest.raises(NoAnswerError, match="is a worker running"):
-        explainer.request(ROW, timeout=-4.0)
+def test_nobody_answers_where_no_worker_runs(stage: Stage) -> None:
+    explainer = Explainer(stage.connection, model="m", topics=stage.topics)
+    began = time.monotonic()
+    with explainer, pytest.raises(NoAnswerError, match="no worker has begun with it: is a worker"):
+        explainer.request(ROW, timeout=0.5)
+    assert time.monotonic() - began < 2.0, "it waited long for an answer that nobody gives"
     # It connects anew after an end, on purpose or not.
     with explainer, pytest.raises(NoAnswerError):
-        explainer.request(ROW, timeout=-4.0)
+        explainer.request(ROW, timeout=0.1)
     with pytest.raises(BrokerError, match="has no topic"):
-        Explainer(connection, model="m", topics=Topics.with_prefix("none.")).request(ROW)
+        Explainer(stage.connection, model="m", topics=Topics.with_prefix("none.")).request(ROW)
+
+    # A worker that comes later computes nothing: the deadline went with the request.
+    async def sent() -> list[str]:
+        records = await read_topic_async(stage.connection, stage.topics.requests)
+        return [(record.key or b"").decode() for record in records]
+
+    ids = asyncio.run(sent())
+    assert len(ids) == 2
+    with ModelServer(lambda rows: [a + b for a, b in rows]) as server:
+        stage.register(server_card("m", server))
+        stage.start(server)
+        found = asyncio.run(answers(stage.connection, stage.topics, ids))
+        assert not server.asked.is_set()
+    assert [found.the(one).outcome for one in ids] == ["expired", "expired"]
+
+
+def test_a_request_that_is_begun_is_waited_for_beyond_its_deadline(stage: Stage) -> None:
+    """A worker that computes says that the deadline has passed, which may take it a while."""
+    topic = stage.topics.explanations
+
+    async def answer_late() -> None:
+        async with Sender(stage.connection, stage.topics) as sender:
+            while not (sent := await read_topic_async(stage.connection, stage.topics.requests)):
+                pass
+            name = (sent[0].key or b"").decode()
+            told = Progress(id=name, state="started", attempt=1, at=0)
+            await sender.raw(topic, b"p|" + name.encode(), told.to_bytes())
+            await asyncio.sleep(2.5)
+            late = Explanation(id=name, outcome="expired", requested_at=0, computed_at=0, seconds=2)
+            await sender.raw(topic, name.encode(), late.to_bytes())
+
+    async def ask() -> Explanation:
+        async with Explainer(stage.connection, model="m", topics=stage.topics) as explainer:
+            found, _ = await asyncio.gather(explainer.arequest(ROW, timeout=1.0), answer_late())
+            return found
+
+    assert asyncio.run(ask()).outcome == "expired"
+
+
+def test_a_request_that_no_message_holds_names_its_rows(stage: Stage) -> None:
+    rows = [{f"feature {k}": 0.1234567890123456 for k in range(300)}] * 1000
+    with (
+        Explainer(stage.connection, model="m", topics=stage.topics) as explainer,
+        pytest.raises(ConfigurationError) as caught,
+    ):
+        explainer.request(rows, background=rows[:1])
+    assert re.search(
+        r"takes [\d,]{9,} bytes \(1,000 rows to explain and 1 row of background\), more than one message "
+        r".*: ask for fewer rows at a time",
+        str(caught.value),
+    )
+
+
+def test_register_refuses_what_no_worker_opens(stage: Stage) -> None:
+    declared = stage.folder / "card.json"
+    declared.write_text('{"model": "m", "features": [{"name": "a"}, {"name": "b"}]}')
+    path = stage.folder / "m.ubj"
+
+    def register(artefact: Path, **settings: str) -> Any:
+        where = {**stage.where, **settings}
+        return run("register", str(declared), "--artefact", str(artefact), **where)
+
+    for name in ("m.pkl", "m.ubj"):
+        (stage.folder / name).write_bytes(pickle.dumps({"a": 1}))
+        line = error_line(register(stage.folder / name))
+        assert "pickle" in line
+        assert "which run" in line
+        assert "save the model as XGBoost UBJ" in line
+    asyncio.run(_no_card(stage))
+    boosted(path)
+    hint = f"attributary ondemand --model-root {stage.folder}"
+    assert hint in register(path).stdout
+    roots = json.dumps([str(stage.folder / "other")])
+    elsewhere = register(path, ATTRIBUTARY_MODELS__ROOTS=roots)
+    assert f"{hint}; it lies outside {stage.folder}/other" in elsewhere.stdout
+    allowed = register(path, ATTRIBUTARY_MODELS__ROOTS=json.dumps([str(stage.folder)]))
+    assert allowed.stdout == "replaced the card of m: 2 features, no outputs declared, 2 windows\n"
+
+
+async def _no_card(stage: Stage) -> None:
+    assert await find_card(stage.connection, stage.topics, "m") is None
 
 
 def test_a_worker_killed_in_the_middle_and_a_request_that_kills_every_worker(stage: Stage) -> None:

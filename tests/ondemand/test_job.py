@@ -61,7 +61,7 @@ def test_junk_is_a_bad_request(value: bytes) -> None:
 
 
 def test_a_request_too_large_is_not_read() -> None:
-    with pytest.raises(RequestError, match="at most 100 are read") as caught:
+    with pytest.raises(RequestError, match="reads at most 100: ask for fewer") as caught:
         job(b"[" * 101).request(100)
     assert caught.value.code == ErrorCode.LIMIT_EXCEEDED
 

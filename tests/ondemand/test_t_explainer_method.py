@@ -11,6 +11,7 @@ from attributary.schemas.card import Feature, ModelCard
 from attributary.schemas.explanation import ErrorCode, TExplainerResult
 from attributary.schemas.request import Instance
 from attributary.workers.explainers.t_explainer import t_explain
+from attributary.workers.ondemand.compute import parameters_of
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.inputs import Inputs
 from attributary.workers.ondemand.methods import find_method
@@ -143,6 +144,23 @@ def test_a_background_without_a_value_is_refused() -> None:
 def test_parameters_are_checked(parameters: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         TExplainerParameters(**parameters)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"steps": 1},
+            "parameters: steps: there is none; there are ",
+        ),
+        ({"step": 0}, "parameters: step: expected greater than 0"),
+        ({"step": "x"}, "parameters: step: expected a valid number"),
+    ],
+)
+def test_a_parameter_that_cannot_be_used_is_named(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        parameters_of(METHOD, given)
+    assert str(caught.value).startswith(said)
 
 
 def test_a_fixed_step_is_in_robust_scales() -> None:

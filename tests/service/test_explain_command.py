@@ -41,11 +41,26 @@ def test_windows(text: str | None, window: StreamWindow) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "10", "m", "0s", "-5m", "10 m", "x/y", "1970-01-02/1970-01-01", "99999d"]
+    "text",
+    ["", "10", "m", "0s", "-5m", "10 m", "x/y", "1970-01-02/1970-01-01", "99999d", "999999999999d"],
 )
 def test_windows_that_are_none(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="--window"):
+    with pytest.raises(ConfigurationError, match="--window") as caught:
         parse_window(text)
+    # A sentence of our own.
+    assert "type=" not in str(caught.value)
+    assert "Input should" not in str(caught.value)
+
+
+def test_a_window_that_is_none_says_what_was_given() -> None:
+    with pytest.raises(
+        ConfigurationError, match="'1970-01-02/1970-01-01': 1970-01-02 is not before"
+    ):
+        parse_window("1970-01-02/1970-01-01")
+    with pytest.raises(ConfigurationError, match="seconds: expected greater than 0, got 0"):
+        parse_window("0s")
+    with pytest.raises(ConfigurationError, match="'x' is no time; expected one such as 2026"):
+        parse_window("1970-01-02/x")
 
 
 def test_parameters_are_json_or_text() -> None:
@@ -55,6 +70,17 @@ def test_parameters_are_json_or_text() -> None:
     for wrong in ("a", "=1", ""):
         with pytest.raises(ConfigurationError, match="NAME=VALUE"):
             _parameters((wrong,))
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1e999", '{"a": [1, NaN]}'])
+def test_parameters_are_finite(value: str) -> None:
+    with pytest.raises(ConfigurationError, match="parameter 'step' must be finite"):
+        _parameters((f"step={value}",))
+
+
+def test_parameters_are_not_nested_without_end() -> None:
+    with pytest.raises(ConfigurationError, match="step is nested too deeply"):
+        _parameters(("step=" + "[" * 100_000,))
 
 
 def test_an_output_is_a_name_before_it_is_a_position() -> None:
@@ -112,6 +138,38 @@ def test_what_does_not_fit_is_summed() -> None:
     assert "2 more" in text
     assert "+0.25" in text
     assert "age" not in text
+
+
+def test_names_are_no_markup() -> None:
+    named = LOCAL.features[0].model_copy(update={"feature": "[red]a[/red]", "value": "[/x]"})
+    local = LOCAL.model_copy(update={"features": [named]})
+    (line,) = (
+        line
+        for line in shown(TExplainerResult(explanations=[local])).splitlines()
+        if "[red]" in line
+    )
+    assert line.startswith("[red]a[/red]  ")
+    assert "  [/x]  " in line
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2026.0, "2026"),
+        (0.125, "0.125"),
+        (12345.678, "12,345.7"),
+        (-935916.4, "-935,916"),
+        (12_345_678.0, "12,345,678"),
+        (3e9, "3e+09"),
+        (1.2e-7, "1.2e-07"),
+    ],
+)
+def test_numbers_are_read_without_an_exponent_where_people_do(value: float, text: str) -> None:
+    named = Contribution(feature="x", value=value, contribution=412_483.2, gradient=-557_000.4)
+    local = LOCAL.model_copy(update={"features": [named], "prediction": value})
+    lines = shown(TExplainerResult(explanations=[local])).splitlines()
+    assert lines[0].endswith(f" = {text}")
+    assert lines[2].split() == ["x", text, "+412,483", "│██████████", "-557,000"]
 
 
 def test_orders_are_shown_with_their_errors() -> None:

@@ -37,6 +37,8 @@ ROW = {"age": 41.0, "plan": "pro", "on": None}
         "age,plan,on\n41,pro,\n",
         "\ufeffplan,other,age,on\r\npro,x,41.0,\r\n",
         'age,plan,on\n" 41",pro,""\n',
+        "age, plan , on\n41, pro,\n",
+        "note,age,plan,on,note\nx,41,pro,,y\n",
     ],
 )
 def test_one_row_in_every_form(tmp_path: Path, text: str) -> None:
@@ -57,6 +59,17 @@ def test_the_card_says_what_is_a_number(tmp_path: Path) -> None:
     assert read(tmp_path, "age,plan,on\n1,x,\n", None) == [{"age": 1.0, "plan": "x", "on": None}]
 
 
+def test_a_name_with_spaces_of_its_own_is_kept(tmp_path: Path) -> None:
+    card = ModelCard(model="m", features=[Feature(name=" age"), Feature(name="age")])
+    assert read(tmp_path, " age,age\n1,2\n", card) == [{" age": 1.0, "age": 2.0}]
+
+
+def test_nan_is_missing(tmp_path: Path) -> None:
+    expected = [{"age": None, "plan": "pro", "on": None}]
+    assert read(tmp_path, '{"age": NaN, "plan": "pro", "on": null}') == expected
+    assert read(tmp_path, "age,plan,on\nnan,pro,\n") == expected
+
+
 def test_an_id_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "row.json"
     path.write_text('{"id": 7, "features": {"age": 1}}')
@@ -69,6 +82,8 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sys, "stdin", Stdin)
     assert read_instances(Path("-"), CARD)[0].features == {"age": 1.0}
+    with pytest.raises(ConfigurationError, match="standard input is empty"):
+        read_instances(Path("-"), CARD)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +96,18 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         ("{broken", "neither JSON nor JSON lines"),
         ('{"a":1}\n{broken', "neither JSON nor JSON lines"),
         ("[1]", "row 0: expected an object of features, got 1"),
-        ('[{"age":1},{"age":[1]}]', "row 1: features.age"),
+        ('[{"age":1},{"age":[1]}]', "row 1: feature 'age' must be a number"),
         ("{}", "row 0: features"),
+        ('{"age": Infinity}', "row 0: feature 'age' is infinite; send a finite number, or null"),
+        ('{"age": 1}\n{"age": -1e999}', "row 1: feature 'age' is infinite"),
+        ("age,plan,on\n1,pro,2\ninf,pro,1\n", "row 1: feature 'age' is infinite"),
+        ('{"age":' + "[" * 100_000, "is nested too deeply"),
+        ("[" * 900 + "]" * 900, "row 0: expected an object of features, got [[["),
+        ('{"age": 1, "plan": "pro", "age": 2}', "one object has 'age' twice"),
+        ('{"age": 1}\n{"age": 1, "age": 2}', "one object has 'age' twice"),
+        ("age,plan,on,age\n1,pro,2,3\n", "names the column 'age' twice"),
+        ("age,plan,on, age\n1,pro,2,3\n", "names the column 'age' twice"),
+        ("age;plan;on\n1;pro;2\n", "it has ['age;plan;on']: separate them by commas"),
         ("x,y\n1,2\n", "none of its columns is a feature of the model"),
         ("age,plan,on\n1,pro\n", "row 0: expected 3 fields"),
         ("age,plan,on\n1,pro,2,3\n", "row 0: expected 3 fields"),

@@ -197,5 +197,8 @@ def parameters_of(method: Method[Any], given: dict[str, Any]) -> BaseModel:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "parameters"
-        raise RequestError(ErrorCode.BAD_REQUEST, f"parameters: {place}: {first['msg']}") from None
+        said = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+        if first["type"] == "extra_forbidden":
+            said = f"there is none; there are {', '.join(method.parameters.model_fields)}"
+        raise RequestError(ErrorCode.BAD_REQUEST, f"parameters: {place}: {said}") from None
     return found

@@ -75,7 +75,8 @@ class Job:
         if size > most_bytes:
             raise RequestError(
                 ErrorCode.LIMIT_EXCEEDED,
-                f"the request has {size} bytes; at most {most_bytes} are read",
+                f"the request has {size:,} bytes; this worker reads at most {most_bytes:,}: ask for fewer "
+                "rows at a time, give fewer of background, or raise ondemand.max_request_bytes",
             )
         try:
             request = ExplanationRequest.from_bytes(self.record.value)

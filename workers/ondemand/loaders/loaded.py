@@ -22,26 +22,14 @@ Precision = Literal["float32", "float64"]
 
 
 @dataclass(frozen=True)
-class Source:
-    """An artefact and how it is to be opened. ``descriptor`` holds its bytes, -1 for a server."""
+class Content:
+    """An artefact's bytes, which ``descriptor`` holds (-1: a server's, none), and what they should be."""
 
     descriptor: int
     uri: str
     format: ModelFormat
-    head: str | None
-    link: Literal["identity", "log-odds"] | None
-    piecewise_constant: bool | None
-    names: list[str] | None
-    """The card's features where each is one column of the model."""
-    device: str
-    threads: int
-    mixed_precision: Literal["off", "bfloat16", "float16"]
-    skops_trusted: list[str]
     unpacked_bytes: int
     """What a compressed artefact may hold."""
-    response_bytes: int
-    call_seconds: float
-    load_seconds: float
 
     @cached_property
     def size(self) -> int:
@@ -63,6 +51,24 @@ class Source:
                 break
             data += more
         return bytes(data)
+
+
+@dataclass(frozen=True)
+class Source(Content):
+    """An artefact and how it is to be opened."""
+
+    head: str | None
+    link: Literal["identity", "log-odds"] | None
+    piecewise_constant: bool | None
+    names: list[str] | None
+    """The card's features where each is one column of the model."""
+    device: str
+    threads: int
+    mixed_precision: Literal["off", "bfloat16", "float16"]
+    skops_trusted: list[str]
+    response_bytes: int
+    call_seconds: float
+    load_seconds: float
 
 
 @dataclass(frozen=True)

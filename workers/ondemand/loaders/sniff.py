@@ -10,9 +10,9 @@ from typing import Literal
 
 from attributary.schemas.explanation import ErrorCode
 from attributary.workers.ondemand.errors import RequestError
-from attributary.workers.ondemand.loaders.loaded import Source, not_loadable
+from attributary.workers.ondemand.loaders.loaded import Content, not_loadable
 
-Content = Literal["pickle", "compressed", "torch pickle", "torchscript", "torch-export", "other"]
+Kind = Literal["pickle", "compressed", "torch pickle", "torchscript", "torch-export", "other"]
 
 ALTERNATIVES = (
     "save the model as XGBoost UBJ (model.save_model('m.ubj')), with skops (skops.io.dump), as ONNX, "
@@ -26,7 +26,7 @@ _PICKLE_BYTES = 2**16
 _MEMBERS = 100_000
 
 
-def refuse_code(source: Source) -> None:
+def refuse_code(source: Content) -> None:
     """Refuse what can run code when it is opened, unless it is the format that the operator allowed."""
     content = identify(source)
     if content == source.format or content == "other":
@@ -41,7 +41,7 @@ def refuse_code(source: Source) -> None:
     )
 
 
-def identify(source: Source) -> Content:
+def identify(source: Content) -> Kind:
     """Tell a pickle and the archives of torch from everything else, by the bytes."""
     head = source.read(_PICKLE_BYTES)
     if head.startswith(_ZIP):
@@ -53,7 +53,7 @@ def identify(source: Source) -> Content:
     return "pickle" if _is_pickle(head) else "other"
 
 
-def open_archive(source: Source) -> zipfile.ZipFile:
+def open_archive(source: Content) -> zipfile.ZipFile:
     """Return the zip archive. RequestError: it is none, or holds more than is allowed."""
     try:
         archive = zipfile.ZipFile(BytesIO(source.read()))
@@ -72,7 +72,7 @@ def open_archive(source: Source) -> zipfile.ZipFile:
     return archive
 
 
-def _archive(source: Source) -> Content:
+def _archive(source: Content) -> Kind:
     names = open_archive(source).namelist()
     if any(name.endswith("/archive_format") for name in names):
         return "torch-export"
