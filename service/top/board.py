@@ -13,8 +13,9 @@ from attributary.service.model_board import ModelBoard
 class Board:
     """All models, or the one that is wanted, and what the topics tell of rows on their way to results.
 
-    ``registered`` are the models that have a card, ``named`` those that results were seen of. ``older`` is
-    how much of the older results is read, while they are being read; ``complete``: there are no others.
+    ``registered`` are the models that have a card, ``named`` those that results were seen of. ``caught_up``:
+    the newest results are read. ``older`` is how much of the older ones is read, while they are being read;
+    ``complete``: there are no others.
     ``accounting`` is None as long as the manifests are not read. ``shrunk`` are partitions whose log ends
     before what was counted of it. ``answered`` is when the broker last did (milliseconds), ``trouble``
     what it said since, or "" where it says nothing.
@@ -26,6 +27,7 @@ class Board:
     registered: set[str] = field(default_factory=set)
     named: set[str] = field(default_factory=set)
     skipped: int = 0
+    caught_up: bool = False
     older: float | None = None
     complete: bool = False
     dead_letters: int = 0
@@ -67,7 +69,11 @@ class Board:
         """Rows that are counted and not in the models' results yet, where the manifests reach back to the
         first row: results count from there."""
         books = self.accounting
-        if books is None or any(source.start > 0 for source in books.sources.values()):
+        if (
+            books is None
+            or not self.caught_up
+            or any(source.start > 0 for source in books.sources.values())
+        ):
             return 0
         behind = 0
         for name, account in books.models.items():

@@ -23,7 +23,7 @@ from attributary.service.cells import (
 )
 
 # A name keeps so many cells beside the columns that matter more, and so many beside the others.
-_NAME_LEAST, _NAME_FAIR, _NAME_MOST = 12, 16, 40
+_NAME_LEAST, _NAME_FAIR, _NAME_MOST = 12, 22, 40
 _LONG_BAR, _SHORT_BAR = 12, 6
 _MARKS = ("", "!", "!!")
 

@@ -52,5 +52,5 @@ def _wrapped(parts: Sequence[Part], width: int, between: str) -> list[Text]:
         if made and made[-1].cell_len + len(between) + text.cell_len <= width:
             made[-1].append(between, "dim").append_text(text)
         else:
-            made.append(text)
+            made.append(Text().append_text(text))  # or its style would be the line's
     return made

@@ -23,6 +23,8 @@ from attributary.service.top.features import feature_table
 from attributary.service.top.lines import Part, flow, part, sentence
 from attributary.service.words import about, describe_window, quantity
 
+#: From this width on there is room to tell what could be wrong and is not.
+WIDE = 100
 _GROUPS = 4
 _DRIFTED = 4
 _LEAST_FEATURES = 3
@@ -43,7 +45,7 @@ class ModelPanel:
         self._title = shortened(model.name, min(60, self._width))
         self._message: WindowAttribution | None = None
         self._drift: WindowDrift | None = None
-        self._above = flow(_books(model, now), self._width, lines)
+        self._above = flow(_books(model, now, zeros=width >= WIDE), self._width, lines)
         self._below: list[Text] = []
         self._features = 0
         output, window = choice.output_of(model), choice.window_of(model)
@@ -96,7 +98,8 @@ class ModelPanel:
         return Panel(content, title=title, title_align="left", padding=(0, 1))
 
 
-def _books(model: ModelBoard, now: int) -> list[Part]:
+def _books(model: ModelBoard, now: int, *, zeros: bool) -> list[Part]:
+    """Return the model's accounting; with ``zeros`` also what could be wrong and is not."""
     rate = f"{model.rate(now):,.0f} rows/s"
     message = model.newest
     if message is None:
@@ -110,10 +113,14 @@ def _books(model: ModelBoard, now: int) -> list[Part]:
         part(1, rate),
         part(2, "no watermark yet" if behind is None else f"watermark {about(behind)} behind"),
         part(3, f"{books.rows_accepted:,} accepted"),
-        part(1 if rejected else 4, f"{rejected or 'none'} rejected", "red" if rejected else ""),
-        part(1 if books.rows_late else 5, f"{books.rows_late:,} late", "yellow" if books.rows_late else ""),
-        part(0 if books.gaps else 6, quantity(books.gaps, "gap"), "bold red" if books.gaps else ""),
-    ]  # fmt: skip
+    ]
+    if rejected or zeros:
+        told = f"{rejected or 'none'} rejected"
+        parts.append(part(1 if rejected else 4, told, "red" if rejected else ""))
+    if (late := books.rows_late) or zeros:
+        parts.append(part(1 if late else 5, f"{late:,} late", "yellow" if late else ""))
+    if (gaps := books.gaps) or zeros:
+        parts.append(part(0 if gaps else 6, quantity(gaps, "gap"), "bold red" if gaps else ""))
     if books.fractions and min(books.fractions) < 1:
         share = f"sketched at {min(books.fractions):.0%}"
         parts.append(
@@ -129,6 +136,7 @@ def _window(model: ModelBoard, message: WindowAttribution, width: int) -> list[P
     state = "final" if message.final else "so far"
     rows = quantity(message.accounting.rows, "row")
     kind = f"{message.window.kind}: {describe_window(message.window)}"
+    kind = kind if len(kind) <= width else describe_window(message.window)
     whole = f"{kind}, {rows}, {state}"
     if len(whole) <= width:
         return [Part(0, name), part(0, whole)]

@@ -47,7 +47,8 @@ class Results:
         models: dict[str, ModelBoard] = {}
         if not board.models:
             board.models = models
-        board.named, board.skipped, board.complete = set(), 0, False
+        board.named, board.skipped = set(), 0
+        board.caught_up = board.complete = False
         async with self._reading(follow=False, newest=BACKLOG) as reader:
             self._firsts = reader.firsts
             self._oldest = {
@@ -56,7 +57,7 @@ class Results:
             while (records := await reader.read()) is not None:
                 await self._take(records, models)
             self._ends = reader.ends
-        board.models = models
+        board.models, board.caught_up = models, True
         board.complete = self._oldest == self._firsts
 
     async def read_older(self) -> None:

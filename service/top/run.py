@@ -97,7 +97,7 @@ class _Top:
             while not self._quit.is_set():
                 if following.done():
                     following.result()
-                ready = bool(self._board.models) or self._board.complete
+                ready = self._board.caught_up
                 if screen is not None:
                     screen.update(self._frame(self._console.height, keys=keys.there), refresh=True)
                 elif ready:

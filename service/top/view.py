@@ -13,7 +13,7 @@ from attributary.service.model_board import ModelBoard
 from attributary.service.top.board import Board
 from attributary.service.top.choice import Choice, absent_model, listed
 from attributary.service.top.lines import Part, flow, part, sentence
-from attributary.service.top.panel import ModelPanel
+from attributary.service.top.panel import WIDE, ModelPanel
 from attributary.service.words import about, quantity
 
 # How many lines a text may take where all has room with them; else two, where the frame has so many.
@@ -63,7 +63,7 @@ class _Frame:
         keys: bool,
     ) -> None:
         self.panels = [ModelPanel(each, choice, now, width=width, lines=lines) for each in models]
-        self.above = flow(_head(board, now), width, lines)
+        self.above = flow(_head(board, now, zeros=width >= WIDE), width, lines)
         if not models:
             self.above += sentence(_waiting(board), width, "dim")
         self.below = flow(_quiet(board), width, lines)
@@ -93,8 +93,8 @@ def _fitting(panels: Sequence[ModelPanel], room: int) -> list[Panel]:
     return [panel.drawn(n) for panel, n in zip(panels, lines, strict=False)]
 
 
-def _head(board: Board, now: int) -> list[Part]:
-    """Return what is wrong, then what flows."""
+def _head(board: Board, now: int, *, zeros: bool) -> list[Part]:
+    """Return what is wrong, then what flows; with ``zeros`` also what could be wrong and is not."""
     count, rate = len(board.models), sum(model.rate(now) for model in board.models.values())
     dead, books = board.dead_letters, board.accounting
     parts = [part(0, alarm, "bold red") for alarm in _alarms(board, now)]
@@ -110,11 +110,16 @@ def _head(board: Board, now: int) -> list[Part]:
     parts.append(part(1, f"lag {lag}"))
     if board.unmerged:
         parts.append(part(2, f"{quantity(board.unmerged, 'row')} counted, not in results yet"))
-    if board.older is not None:
+    if not board.caught_up:
+        parts.append(part(2, "reading the newest results", "dim"))
+    elif board.older is not None:
         parts.append(part(2, f"{board.older:.0%} of the older results read", "dim"))
     parts += [part(3, quantity(count, "model")), part(2, f"{rate:,.0f} rows/s")]
-    parts += [] if dead else [part(6, "0 dead letters")]
-    return parts + ([] if board.gaps else [part(5, "0 offsets lost")])
+    if zeros and not dead:
+        parts.append(part(6, "0 dead letters"))
+    if zeros and not board.gaps:
+        parts.append(part(5, "0 offsets lost"))
+    return parts
 
 
 def _alarms(board: Board, now: int) -> list[str]:
@@ -133,6 +138,8 @@ def _alarms(board: Board, now: int) -> list[str]:
 
 def _waiting(board: Board) -> str:
     """Return what is waited for where nothing can be shown."""
+    if not board.caught_up:
+        return ""
     if board.model is None or not board.known:
         return "waiting for the first attributions"
     return f"waiting: {absent_model(board, board.model)}"
@@ -141,7 +148,7 @@ def _waiting(board: Board) -> str:
 def _quiet(board: Board) -> list[Part]:
     """Return the models that have no result among those read."""
     quiet = board.quiet
-    if board.model is not None or not quiet or board.older is not None:
+    if board.model is not None or not (quiet and board.caught_up) or board.older is not None:
         return []
     told = "no result yet" if board.complete else "no recent result (--model NAME reads all)"
     return [part(0, f"{told}: {listed(quiet)}", "dim")]

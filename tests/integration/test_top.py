@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from broker_embedded import EmbeddedTestBroker
 from broker_kafka import KafkaBroker
 from command import ATTRIBUTARY, Running, environment, error_line, run
@@ -25,6 +25,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.manifest import Manifest, ModelCount
 from attributary.schemas.topics import Topics
 from attributary.service.embedded import free_port
+from attributary.service.reader import Reader
 from attributary.service.settings import TopicLayout
 from attributary.service.topics import create_topics
 
@@ -87,7 +88,7 @@ def _of(name: str, message: WindowAttribution) -> tuple[bytes, bytes]:
 
 async def test_a_busy_model_hides_no_other(connection: Connection, topics: Topics) -> None:
     old = [(topics.attributions, *_of(name, attribution(LIFETIME)), 0) for name in ("churn", "ltv")]
-    crowd = [(topics.attributions, *_of("busy", attribution(hopping(MAY))), 0)] * 1500
+    crowd = [(topics.attributions, *_of("busy", attribution(hopping(MAY))), 0)] * 5500
     # One of the others is known by its card, one by its manifest.
     card = (topics.models, ModelCard(model="ltv").to_bytes(), b"ltv", 0)
     counted = _manifests(topics, upto=1, accepted={"churn": 5000})
@@ -113,6 +114,21 @@ def _manifests(
     )  # fmt: skip
     partitions = TopicLayout().sketches_partitions
     return [(topics.sketches, told.to_bytes(), told.key, place) for place in range(partitions)]
+
+
+async def test_a_reader_ends_where_it_is_told_to(connection: Connection, topics: Topics) -> None:
+    await _send(connection, *[(topics.rows, b"%d" % number, None, 0) for number in range(9)])
+    at = TopicPartition(topics.rows, 0)
+    reader = Reader(connection, [topics.rows], follow=False, start_at={at: 3}, upto={at: 7})
+    await reader.start()
+    found = []
+    try:
+        while (records := await reader.read()) is not None:
+            found += [record.value for record in records]
+    finally:
+        await reader.stop()
+    assert found == [b"3", b"4", b"5", b"6"]
+    assert (reader.firsts[at], reader.ends[at]) == (0, 7)
 
 
 async def test_lag_is_that_of_the_manifests(connection: Connection, topics: Topics) -> None:

@@ -107,7 +107,8 @@ def test_it_tells_rate_lag_watermark_rejections_and_gaps() -> None:
     rendered = frame(board, width=140)
     head, books = rendered.splitlines()[0], line(rendered, "watermark")
     assert head == (
-        "3 offsets lost · 1 dead letter · 1 result unreadable · b · lag unknown · 1 model · 1,500 rows/s"
+        "3 offsets lost · 1 dead letter · 1 result unreadable · b · lag unknown"
+        " · reading the newest results · 1 model · 1,500 rows/s"
     )
     assert "1,500 rows/s · watermark 2 min behind · 5,000 accepted" in books
     assert "wrong_type 2,500 rejected · 7 late · 3 gaps · told 0.0 s" in rendered
@@ -159,8 +160,11 @@ def test_a_frame_stays_within_the_terminal() -> None:
 
 
 def test_hostile_names_are_escaped_and_nothing_at_all_is_a_frame_too() -> None:
-    assert "waiting for the first attributions" in frame(Board("b"))
-    assert "waiting" in frame(Board("b"), Choice(model=4), height=10)
+    assert "reading the newest results" in frame(Board("b"))
+    assert "waiting" not in frame(Board("b"))
+    nothing = Board("b", caught_up=True)
+    assert "waiting for the first attributions" in frame(nothing)
+    assert "waiting" in frame(nothing, Choice(model=4), height=10)
     board = Board("b")
     message = attribution(
         hopping(10**17),
@@ -267,6 +271,9 @@ def test_the_least_important_parts_of_a_line_go_first() -> None:
     assert lines(4, 1) == ["ala…"]
     assert lines(13, None) == ["alarm · aaaa", "bbbb · cccc"]
     assert flow([], 10, 1) == []
+    (mixed,) = flow([part(0, "bold", "bold"), part(0, "plain")], 20, 1)
+    assert [(s.start, s.end, s.style) for s in mixed.spans] == [(0, 4, "bold"), (4, 7, "dim")]
+    assert mixed.style == "", "a style ends with its part"
 
 
 def books(*, lag: int, accepted: dict[str, int], start: int = 0, upto: int = 40) -> Accounting:
@@ -276,7 +283,7 @@ def books(*, lag: int, accepted: dict[str, int], start: int = 0, upto: int = 40)
 
 
 def test_lag_is_what_no_manifest_counts_and_merges_distance_is_told_apart() -> None:
-    board = Board("b")
+    board = Board("b", caught_up=True)
     add(board, changed(attribution(LIFETIME), offsets={"rows/0": (0, 10)}, rows_accepted=100))
     board.accounting = books(lag=0, accepted={"flight-delay": 100, "other": 16})
     assert "lag 0 messages · 1 model" in frame(board), "whatever the shown results cover"
@@ -330,7 +337,7 @@ def test_the_drift_line_begins_with_what_is_beyond_chance() -> None:
 
 
 def test_what_was_asked_for_and_is_not_there_is_named_with_what_is() -> None:
-    board = Board("b", model="nothere", named={"churn"}, registered={"fraud"})
+    board = Board("b", model="nothere", caught_up=True, named={"churn"}, registered={"fraud"})
     why = Choice().absent(board)
     assert why == "no model 'nothere': there are churn, fraud"
     assert f"waiting: {why}" in frame(board)
@@ -352,7 +359,7 @@ def test_what_was_asked_for_and_is_not_there_is_named_with_what_is() -> None:
 
 
 def test_models_without_a_result_among_those_read_are_named() -> None:
-    board = Board("b", registered={"flight-delay", "quiet"}, named={"busy"})
+    board = Board("b", caught_up=True, registered={"flight-delay", "quiet"}, named={"busy"})
     add(board, attribution(hopping(MAY)))
     assert "no recent result (--model NAME reads all): busy, quiet" in frame(board)
     board.complete = True
