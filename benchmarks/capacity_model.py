@@ -23,6 +23,7 @@ from attributary.schemas.card import (
 )
 from attributary.workers.maths.pane import REDUCED_ROWS
 from attributary.workers.stream.options import IngestOptions, MergeOptions
+from attributary.workers.stream.series import DRIFTED, DRIFTS, SCORES, admitted, shares
 from benchmarks.emissions import Emissions, emissions
 from benchmarks.unit_fit import Costs
 
@@ -33,11 +34,11 @@ _MODELS_TOLD_APART = 2
 # Merge looks again after this, where a round brought no news.
 _SOON = 0.2
 _LATENESS = float(ModelCard.model_fields["allowed_lateness_seconds"].default)
-# Gauges of a feature's score and of its drift, of a window's output, and of drift's outputs.
-_SCORES, _DRIFTS, _OUTPUT, _OUTPUT_DRIFT = 7, 5, 4, 8
-# Of a model in merge (its watermark, and a counter of windows, which has a time of creation besides), and in
-# each ingest process that reads rows of it (two counters).
-_MERGE_SERIES, _INGEST_SERIES = 3, 4
+# Gauges of a scored output and window, without those of the lightweight mode.
+_OUTPUT = 5
+# Of a model in merge (its watermark and a counter of windows), and in each ingest process that reads rows of
+# it (two counters).
+_MERGE_SERIES, _INGEST_SERIES = 2, 2
 
 
 @dataclass(frozen=True)
@@ -460,11 +461,17 @@ def series_of_model(
     features: int, outputs: int, windows: Sequence[Any], options: MergeOptions
 ) -> int:
     """Return the series of a model of numeric features in merge, once all of its windows are published."""
-    half, groups = options.series_per_model // 2, outputs * len(windows)
-    scored = min(features, options.exported_features, max(half // (groups * _SCORES), 1))
     windowed = sum(isinstance(each, Tumbling | Hopping) for each in windows)
-    found = groups * (scored * _SCORES + _OUTPUT) + _MERGE_SERIES
-    if windowed:
-        drifted = min(features, options.exported_features, max(half // (2 * windowed * _DRIFTS), 1))
-        found += 2 * windowed * (drifted * _DRIFTS + outputs * _OUTPUT_DRIFT)
-    return found
+    budget = options.series_per_model
+    scored, drifted = map(min, (outputs * len(windows), 2 * outputs * windowed), admitted(budget))
+    references = min(2 * windowed, drifted)
+    share = shares(
+        budget, options.exported_features,
+        scored=scored, drifted=drifted, references=references, groups=0,
+    )  # fmt: skip
+    return (
+        _MERGE_SERIES
+        + scored * (_OUTPUT + SCORES * min(features, share.scores))
+        + drifted * DRIFTED
+        + references * (1 + DRIFTS * min(features, share.drifts))
+    )

@@ -7,14 +7,18 @@ PATH. It takes two minutes: flights of 2013 stream in, and the pictures show wha
 from __future__ import annotations
 
 import asyncio
+import html
 import io
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -37,16 +41,46 @@ from attributary.service.topics import create_topics
 IMAGES = Path(__file__).parent / "images"
 _RATE, _SECONDS, _PATIENCE = 4800.0, 30.0, 120.0
 _COLUMNS, _LINES = 118, 50
+_WIDTH, _ROOM = 1020, 12  # pixels: of the report's pictures, and above a heading in them
+
+
+class _Part(NamedTuple):
+    """A picture of the report: from one heading to the next one named."""
+
+    name: str
+    first: str
+    last: str
+    dark: bool = False
+
+
+_PARTS = (
+    _Part("report.png", "Which features move", "Groups of features"),
+    _Part("report-profiles.png", "Dependence profiles", "Drift against"),
+    _Part(
+        "report-drift.png", "Drift against the first", "Drift against the window before", dark=True
+    ),
+    _Part("report-accounting.png", "Accounting", "How to read it"),
+)
+# The page lies in a frame that is as high as it may get, and moves up to the part that is wanted.
+_FRAME = """<!doctype html><meta charset="utf-8"><style>body { margin: 0; overflow: hidden; }
+iframe { display: block; border: 0; margin-top: -%dpx; }</style>
+<iframe id="f" width="%d" height="12000"></iframe><pre id="told"></pre><script>
+const frame = document.getElementById("f"), told = document.getElementById("told");
+frame.onload = () => { told.textContent = JSON.stringify(
+  [...frame.contentDocument.querySelectorAll("h1, h2, h3")].map(
+    e => [e.textContent, e.getBoundingClientRect().top])); };
+frame.srcdoc = %s;
+</script>"""
 # A year passes in half a minute: short blocks let the grid follow the seasons.
 _WORKER = {"ATTRIBUTARY_INGEST__BLOCK_OFFSETS": "16", "ATTRIBUTARY_INGEST__COMPRESSION": "1000"}
 _LAYOUT = {"layout": {"rows_partitions": 2, "sketches_partitions": 2}}
 
 
 def main() -> None:
-    """Write top.svg and report.png."""
+    """Write top.svg and the pictures of a report."""
     chromium = shutil.which("chromium")
     if chromium is None:
-        sys.exit("chromium is not installed: it takes the picture of the report")
+        sys.exit("chromium is not installed: it takes the pictures of the report")
     IMAGES.mkdir(exist_ok=True)
     os.environ |= _WORKER
     with Supervisor(_print) as workers, EmbeddedBroker() as broker:
@@ -112,7 +146,7 @@ async def _stream(settings: Settings, data: Dataset, topics: Topics) -> int:
 
 
 def _report(settings: Settings, chromium: str) -> None:
-    """Write the report of the flights and take its picture."""
+    """Write the report of the flights and take pictures of its parts."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
         subprocess.run(
@@ -123,14 +157,38 @@ def _report(settings: Settings, chromium: str) -> None:
             ],
             check=True,
         )  # fmt: skip
-        subprocess.run(
-            [
-                chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                f"--user-data-dir={folder}/profile", "--window-size=1020,1500",
-                f"--screenshot={IMAGES / 'report.png'}", page.as_uri(),
-            ],
-            check=True, stderr=subprocess.DEVNULL, timeout=60,
+        browser = [
+            chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            f"--user-data-dir={folder}/profile",
+        ]  # fmt: skip
+        document = page.read_text(encoding="utf-8")
+        for part in _PARTS:
+            _picture(browser, document, Path(folder) / "frame.html", part)
+
+
+def _picture(browser: list[str], document: str, frame: Path, part: _Part) -> None:
+    """Take the picture of one part, in two passes: where its headings are, then what is between them."""
+
+    def shown(above: int, *arguments: str) -> str:
+        text = json.dumps(document).replace("<", "\\u003c")
+        frame.write_text(_FRAME % (above, _WIDTH, text), encoding="utf-8")
+        dark = ["--blink-settings=preferredColorScheme=0"] if part.dark else []
+        done = subprocess.run(
+            [*browser, *dark, *arguments, frame.as_uri()],
+            check=True, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
+        return done.stdout
+
+    found = re.search(r'<pre id="told">(.*?)</pre>', shown(0, "--dump-dom"), re.DOTALL)
+    if found is None:
+        sys.exit("chromium did not show the report")
+    headings = json.loads(html.unescape(found[1]))
+    first, last = (
+        next(round(top) for text, top in headings if text.startswith(start)) - _ROOM
+        for start in (part.first, part.last)
+    )
+    size = f"--window-size={_WIDTH},{last - first}"
+    shown(first, size, f"--screenshot={IMAGES / part.name}")
 
 
 if __name__ == "__main__":

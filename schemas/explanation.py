@@ -11,8 +11,9 @@ from attributary.schemas.card import ModelName
 from attributary.schemas.message import Message
 from attributary.schemas.request import MethodName, RequestId, StreamWindow
 
-#: "final" or "progress": what a record of the explanations topic holds.
+#: What a record of the explanations topic holds.
 KIND_HEADER = "attributary-kind"
+FINAL, PROGRESS = b"final", b"progress"
 #: Where the request lies, as topic/partition/offset.
 ORIGIN_HEADER = "attributary-origin"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from attributary.schemas.card import ModelName
 from attributary.schemas.message import Message
@@ -12,8 +12,32 @@ from attributary.schemas.message import Message
 #: When a request is no longer wanted: milliseconds since the epoch, in a header of its record.
 DEADLINE_HEADER = "attributary-deadline"
 
-RequestId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+#: Progress lies in the explanations topic under this and the request's id, the answer under the id.
+PROGRESS_PREFIX = "p|"
+
+
+def _no_progress(request_id: str) -> str:
+    if request_id.startswith(PROGRESS_PREFIX):
+        raise ValueError(
+            f"the id {request_id!r:.80} begins with {PROGRESS_PREFIX!r}, which is kept for progress: "
+            "choose another"
+        )
+    return request_id
+
+
+RequestId = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        json_schema_extra={"not": {"pattern": r"^p\|"}},
+    ),
+    AfterValidator(_no_progress),
+]
 MethodName = Literal["t-explainer", "ordshap", "mcir-m"]
+# A hundred years.
+_MOST_SECONDS = 3_155_760_000
 Value = float | bool | str | None
 
 
@@ -37,7 +61,7 @@ class StreamWindow(_Part):
 
     start: int | None = None
     end: int | None = None
-    seconds: Annotated[float, Field(gt=0)] | None = None
+    seconds: Annotated[float, Field(gt=0, le=_MOST_SECONDS)] | None = None
     rows: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=100, description="At most so many, drawn uniformly; the same ones every time."
     )

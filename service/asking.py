@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
@@ -177,12 +178,12 @@ def parse_window(text: str | None) -> StreamWindow:
     """Return the window of ``10m`` or ``FROM/TO``; None: all of the stream. ConfigurationError otherwise."""
     if text is None:
         return StreamWindow()
-    if span := _SPAN.fullmatch(text):
-        seconds = float(span[1]) * _SECONDS[span[2]]
-        if seconds > 0:
-            return StreamWindow(seconds=seconds)
     start, slash, end = text.partition("/")
     try:
+        if span := _SPAN.fullmatch(text):
+            seconds = float(span[1]) * _SECONDS[span[2]]
+            if seconds > 0:
+                return StreamWindow(seconds=seconds)
         if slash:
             return StreamWindow(start=_moment(start), end=_moment(end))
     except ValueError as error:
@@ -202,8 +203,10 @@ def _moment(text: str) -> int | None:
 
 
 def _first_line(error: ValueError) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if line.startswith("Value error")), lines[0])
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return ": ".join([*map(str, first["loc"]), first["msg"]])
+    return str(error).strip().partition("\n")[0]
 
 
 def _parameters(given: tuple[str, ...]) -> dict[str, Any]:

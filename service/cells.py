@@ -67,7 +67,7 @@ def effect_cell(score: FeatureScore) -> Text:
 def psi_level(column: ColumnDrift) -> int:
     """Return 2 where the index is large, 1 where it is noticeable, 0 where not, or within chance."""
     psi = column.psi
-    if psi is None or not beyond_chance(column):
+    if psi is None or (column.psi_critical is not None and not beyond_chance(column)):
         return 0
     return 2 if psi >= PSI_LARGE else 1 if psi >= PSI_NOTICEABLE else 0
 
@@ -80,17 +80,21 @@ def psi_cell(column: ColumnDrift | None) -> Text:
 
 
 def beyond_chance(column: ColumnDrift) -> bool:
-    """Whether the index exceeds its critical value; without one, whether there is an index."""
-    return column.psi is not None and (
-        column.psi_critical is None or column.psi > column.psi_critical
+    """Whether the index is known to exceed its critical value."""
+    return (
+        column.psi is not None
+        and column.psi_critical is not None
+        and column.psi > column.psi_critical
     )
 
 
 def worst(columns: Sequence[ColumnDrift], count: int) -> list[ColumnDrift]:
-    """Return the columns that drifted most: those beyond chance first, whatever the others' index."""
-    return sorted(columns, key=lambda column: (not beyond_chance(column), -(column.psi or 0.0)))[
-        :count
-    ]
+    """Return the columns that drifted most: those beyond chance first, large and noticeable ones in front."""
+
+    def order(column: ColumnDrift) -> tuple[int, bool, float]:
+        return -psi_level(column), not beyond_chance(column), -(column.psi or 0.0)
+
+    return sorted(columns, key=order)[:count]
 
 
 def reference_words(drift: WindowDrift) -> str:

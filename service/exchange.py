@@ -20,9 +20,10 @@ from attributary.schemas.errors import (
     ConfigurationError,
     RejectedError,
 )
-from attributary.schemas.explanation import Explanation, Progress
+from attributary.schemas.explanation import FINAL, KIND_HEADER, PROGRESS, Explanation, Progress
 from attributary.schemas.request import (
     DEADLINE_HEADER,
+    PROGRESS_PREFIX,
     Cancellation,
     ExplanationRequest,
     Instance,
@@ -181,18 +182,18 @@ class Exchange:
 
     def _take(self, record: ConsumerRecord) -> None:
         """Take a record of the explanations topic: of two final answers the first holds."""
+        kind = dict(record.headers).get(KIND_HEADER)
         key = (record.key or b"").decode("ascii", "replace")
-        final = not key.startswith("p|")
-        waiting = self._waiting.get(key if final else key[2:])
+        waiting = self._waiting.get(key.removeprefix(PROGRESS_PREFIX) if kind == PROGRESS else key)
         if waiting is None or waiting.answer.done():
             return
         try:
-            if final:
+            if kind == FINAL:
                 waiting.answer.set_result(Explanation.from_bytes(record.value))
-            elif waiting.on_progress is not None:
+            elif kind == PROGRESS and waiting.on_progress is not None:
                 waiting.on_progress(Progress.from_bytes(record.value))
         except RejectedError as error:
-            if final:
+            if kind == FINAL:
                 waiting.answer.set_exception(
                     BrokerError(f"the answer cannot be read by this version: {error}")
                 )

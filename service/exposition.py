@@ -4,27 +4,51 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
 
 from attributary.schemas.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
+#: An event loop that has not come round for so long hangs.
+STALLED_SECONDS = 60.0
+
 _REQUESTS_AT_ONCE = 8
 _REQUEST_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 
 
+@dataclass(frozen=True)
+class ProcessMetrics:
+    """What every process says of itself."""
+
+    heartbeat: Gauge
+
+    @classmethod
+    def build(cls, registry: CollectorRegistry) -> ProcessMetrics:
+        """Register the metrics."""
+        return cls(
+            heartbeat=Gauge(
+                "attributary_heartbeat_timestamp_seconds",
+                "When the process's event loop last came round, seconds since 1970.",
+                registry=registry,
+            )
+        )
+
+
 class Exposition:
-    """Serves one process's registry; ``/readyz`` answers 503 until ``ready`` was called.
+    """Serves one process's registry; ``/readyz`` answers 503 until ``ready`` was called, and ``/healthz``
+    where ``beat`` was called once and then not for ``STALLED_SECONDS``.
 
     ``port`` 0 takes a free one. ConfigurationError: the address cannot be served.
     """
@@ -32,6 +56,8 @@ class Exposition:
     def __init__(self, registry: CollectorRegistry, host: str = "127.0.0.1", port: int = 0) -> None:
         self._metrics: Callable[..., Iterable[bytes]] = make_wsgi_app(registry)
         self._ready = threading.Event()
+        self._beats = 0.0
+        self._process = ProcessMetrics.build(registry)
         server_class = _ServerIPv6 if ":" in host else _Server
         try:
             self._server = make_server(host, port, self._answer, server_class, _Handler)
@@ -64,6 +90,11 @@ class Exposition:
         """Say from now on that the process is ready."""
         self._ready.set()
 
+    def beat(self) -> None:
+        """Say that the event loop has come round."""
+        self._beats = time.monotonic()
+        self._process.heartbeat.set_to_current_time()
+
     def close(self) -> None:
         """Stop serving."""
         self._server.shutdown()
@@ -86,7 +117,10 @@ class Exposition:
         if path == "/metrics":
             return self._metrics(environ, start)
         if path == "/healthz":
-            status, text = HTTPStatus.OK, "ok"
+            silent = time.monotonic() - self._beats if self._beats else 0.0
+            stalled = silent > STALLED_SECONDS
+            status = HTTPStatus.SERVICE_UNAVAILABLE if stalled else HTTPStatus.OK
+            text = f"stalled for {silent:.0f} s" if stalled else "ok"
         elif path == "/readyz":
             ready = self._ready.is_set()
             status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE

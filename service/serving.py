@@ -7,11 +7,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import click
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 
 from attributary.service.exposition import Exposition
 from attributary.service.supervisor import READY
 from attributary.workers.heap import keep_freed_memory
+from attributary.workers.stream.host import Signs
 
 if TYPE_CHECKING:
     from attributary.service.settings import Settings
@@ -22,12 +28,13 @@ Metrics = TypeVar("Metrics")
 @contextmanager
 def served(
     settings: Settings, build: Callable[[CollectorRegistry], Metrics], about: str = ""
-) -> Iterator[tuple[Metrics, Callable[[], None]]]:
-    """Serve metrics while inside: give what ``build`` makes, and what says that the process is ready.
+) -> Iterator[tuple[Metrics, Signs]]:
+    """Serve metrics while inside: give what ``build`` makes, and what the worker calls.
 
     ``about`` is said of it besides where its broker and its metrics are.
     """
     keep_freed_memory()
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -39,4 +46,4 @@ def served(
             place = f"{READY} broker {settings.connection.bootstrap}"
             click.echo(" ".join(filter(None, (place, about, f"metrics {exposition.url}"))))
 
-        yield metrics, on_ready
+        yield metrics, Signs(on_ready, exposition.beat)

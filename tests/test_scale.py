@@ -177,8 +177,8 @@ def test_series_are_counted_as_they_are_exported(
         pipeline.take()
         if second % 11 == 10:
             pipeline.publish()
-    # The counters, and the watermark, are the service's: three of a model in merge.
-    expected = series_of_model(features, outputs, windows, options) - 3
+    # The counter, and the watermark, are the service's: two of a model in merge.
+    expected = series_of_model(features, outputs, windows, options) - 2
     assert pipeline.series() == 2 * expected
 
 

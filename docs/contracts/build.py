@@ -21,9 +21,17 @@ from pydantic.json_schema import models_json_schema
 from attributary.schemas.arrow import ARROW_CONTENT
 from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.card import ModelCard
+from attributary.schemas.context import CLOUD_EVENTS_PREFIX, CONTEXT_HEADERS
 from attributary.schemas.dead_letter import HEADER_PREFIX, RETRY_OF_HEADER
 from attributary.schemas.errors import Reason
-from attributary.schemas.explanation import KIND_HEADER, ORIGIN_HEADER, Explanation, Progress
+from attributary.schemas.explanation import (
+    FINAL,
+    KIND_HEADER,
+    ORIGIN_HEADER,
+    PROGRESS,
+    Explanation,
+    Progress,
+)
 from attributary.schemas.grid import GridRecord
 from attributary.schemas.manifest import Manifest
 from attributary.schemas.message import Message
@@ -317,12 +325,16 @@ def _messages() -> Schema:
     for name, key in KEYS.items():
         found[name]["bindings"] = {"kafka": {"key": {"type": "string", "description": key}}}
     for name, kind in (
-        ("explanation", "final"),
-        ("progress", "progress"),
+        ("explanation", FINAL.decode()),
+        ("progress", PROGRESS.decode()),
         ("uniqueInformation", UNIQUE_INFORMATION.decode()),
     ):
         held = found[name].setdefault("headers", _headers())
         held["properties"][KIND_HEADER] = {"const": kind}
+    for name in ("request", "explanation", "progress"):
+        headers = found[name]["headers"]
+        headers["properties"] |= dict.fromkeys(CONTEXT_HEADERS, text)
+        headers["patternProperties"] = {f"^{CLOUD_EVENTS_PREFIX}": text}
     return found
 
 

@@ -135,7 +135,7 @@ def adapt(
         if service.converter.pairing.lost:
             click.echo(f"halves lost: {describe(service.converter.pairing.lost)}")
 
-    with served(settings, AdaptMetrics.build) as (metrics, on_ready):
+    with served(settings, AdaptMetrics.build) as (metrics, signs):
         run_bridge(
             settings.connection,
             settings.topics,
@@ -144,6 +144,6 @@ def adapt(
             adapter,
             settings.adapt,
             metrics=metrics,
-            on_ready=on_ready,
+            signs=signs,
             on_end=on_end,
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from attributary.service.command_options import given, metrics_options
@@ -53,17 +51,17 @@ def ondemand(
     """
     import asyncio
 
-    from attributary.schemas.errors import ConfigurationError
     from attributary.service.global_options import current_settings
     from attributary.service.logs import configure_logging
+    from attributary.service.model_places import check_device, check_roots
     from attributary.service.topics import check_topics
 
-    if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", device):
-        raise ConfigurationError(f"--device is cpu or cuda:N, such as cuda:0; got {device!r}")
+    check_device(device)
     models = given(mixed_precision=mixed_precision, roots=roots or None)
     settings = current_settings(
         given(metrics_host=metrics_host, metrics_port=metrics_port, models=models or None)
     )
+    check_roots(settings.models.roots)
     configure_logging(settings.log_level)
     asyncio.run(check_topics(settings.connection, settings.topics))
 
@@ -77,13 +75,13 @@ def ondemand(
     def opened(card: ModelCard) -> ModelHandle:
         return open_model(card, settings.models, device)
 
-    with served(settings, OnDemandMetrics.build, f"device {device}") as (metrics, on_ready):
+    with served(settings, OnDemandMetrics.build, f"device {device}") as (metrics, signs):
         run_worker(
             settings.connection,
             settings.topics,
             settings.ondemand,
             opened,
             metrics=metrics,
-            on_ready=on_ready,
+            signs=signs,
             device=device,
         )

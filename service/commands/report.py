@@ -29,7 +29,7 @@ import click
     type=click.IntRange(1, 500),
     default=20,
     show_default=True,
-    help="Features in a figure.",
+    help="Features in a figure, and dependence profiles.",
 )
 def report(model: str, save: Path, outputs: tuple[str, ...], window: str | None, top: int) -> None:
     """Write one HTML page about a model: what moves it, how surely, what drifts, what it rests on.

@@ -44,7 +44,7 @@ def stream(roles: tuple[str, ...], metrics_host: str | None, metrics_port: int |
     from attributary.workers.stream.metrics import StreamMetrics
     from attributary.workers.stream.worker import run_worker
 
-    with served(settings, StreamMetrics.build) as (metrics, on_ready):
+    with served(settings, StreamMetrics.build) as (metrics, signs):
         run_worker(
             settings.connection,
             settings.topics,
@@ -52,5 +52,5 @@ def stream(roles: tuple[str, ...], metrics_host: str | None, metrics_port: int |
             settings.merge,
             roles=frozenset(roles or _ROLES),
             metrics=metrics,
-            on_ready=on_ready,
+            signs=signs,
         )

@@ -55,10 +55,13 @@ def up(
 
     from attributary.service.embedded import EmbeddedBroker, require_plain
     from attributary.service.global_options import GlobalOptions, current_settings
+    from attributary.service.model_places import check_roots
     from attributary.service.pipeline import Pipeline
 
     options = click.get_current_context().find_object(GlobalOptions) or GlobalOptions()
-    given = current_settings()  # what is wrong with them is said before anything starts
+    # What is wrong with them is said before anything starts.
+    given = current_settings({"models": {"roots": roots}} if roots else None)
+    check_roots(given.models.roots)
     with ExitStack() as stack:
         broker: EmbeddedBroker | None = None
         address = bootstrap or options.bootstrap

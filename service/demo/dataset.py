@@ -51,6 +51,11 @@ class Rows:
             self.ids[keep],
         )
 
+    def at(self, moment: int) -> Rows:
+        """Return the rows as if they happened at ``moment`` (milliseconds), with ids that say so."""
+        ids = np.array([f"{name}@{moment}" for name in self.ids], dtype=object)
+        return Rows(self.features, self.outputs, np.full(len(self), moment, dtype=np.int64), ids)
+
 
 @dataclass(frozen=True)
 class Dataset:

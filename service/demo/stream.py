@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from attributary.schemas.arrow import ARROW_CONTENT
 from attributary.service.client import Publisher
@@ -20,11 +20,15 @@ _RATE_SECONDS = 3.0
 class RowStream:
     """Publishes a data set through ``publisher``; ``rows`` have been handed over so far.
 
-    Rows that are due while the publisher's buffer is full wait: a demonstration loses none.
+    ``live``: again and again, as if every row happened when it is sent. Rows that are due while the
+    publisher's buffer is full wait: a demonstration loses none.
     """
 
-    def __init__(self, dataset: Dataset, publisher: Publisher, *, rate: float) -> None:
+    def __init__(
+        self, dataset: Dataset, publisher: Publisher, *, rate: float, live: bool = False
+    ) -> None:
         self.rows = 0
+        self._live = live
         self._dataset = dataset
         self._publisher = publisher
         self._rate = rate
@@ -35,7 +39,7 @@ class RowStream:
         # A slow stream takes smaller messages, so that its rows do not come in lumps.
         size = max(1, min(BATCH_ROWS, round(self._rate / 4)))
         started = time.monotonic()
-        for number, rows in enumerate(self._dataset.batches(size)):
+        for number, rows in enumerate(self._batches(size)):
             due = started + (self.rows + len(rows)) / self._rate
             while True:
                 now = time.monotonic()
@@ -55,7 +59,14 @@ class RowStream:
         since, before = self._seen[0]
         return (published - before) / (now - since) if now > since else 0.0
 
+    def _batches(self, size: int) -> Iterator[Rows]:
+        yield from self._dataset.batches(size)
+        while self._live:
+            yield from self._dataset.batches(size)
+
     def _send(self, rows: Rows, *, arrow: bool) -> None:
+        if self._live:
+            rows = rows.at(time.time_ns() // 1_000_000)
         if arrow:
             message = as_arrow(self._dataset.card, rows)
             self._publisher.publish_message(message, len(rows), ARROW_CONTENT)

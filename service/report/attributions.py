@@ -7,16 +7,12 @@ from collections.abc import Sequence
 from attributary.schemas.attribution import FeatureScore, WindowAttribution
 from attributary.service.cells import ranked
 from attributary.service.report.axes import short
-from attributary.service.report.figures import (
-    effect_marks,
-    interval_figure,
-    profile_figure,
-    score_marks,
-)
+from attributary.service.report.figures import effect_marks, interval_figure, score_marks
 from attributary.service.report.markup import Markup, Part, join, table, tag
+from attributary.service.report.profiles import profile_figures
+from attributary.service.report.verdicts import way
 
-_PROFILES = 9
-_WAYS = {1: "▲ with", -1: "▼ against", 0: "· neither"}
+_WAYS = {1: "▲ with", -1: "▼ against", 0: "· not sure"}
 
 
 def attribution_sections(message: WindowAttribution, top: int) -> Markup:
@@ -28,13 +24,13 @@ def attribution_sections(message: WindowAttribution, top: int) -> Markup:
     return join(
         tag("h3", "Attributions: which features the output moves with"),
         _caption(len(shown), len(scores)),
-        tag("figure", interval_figure(
+        interval_figure(
             score_marks(shown), f"Scores of {message.output} with 95 % intervals",
-            axis=(0.0, 1.0), neutral=0.5)),
-        _all_scores("All features in numbers", scores),
+            axis=(0.0, 1.0), neutral=0.5),
+        _all_scores("All features in numbers", f"Scores of {message.output}", scores),
         _effects(shown, message.output),
         _groups(message),
-        _profiles(scores),
+        _profiles(scores, top),
     )  # fmt: skip
 
 
@@ -42,12 +38,13 @@ def _caption(shown: int, total: int) -> Markup:
     which = f"The first {shown} of {total} features" if total > shown else f"All {total} features"
     words = (
         f"{which}, by the lower end of their strength. The point is the co-movement ratio CIR, the line "
-        "its 95 % interval: right of ½ (▲) the feature moves with the output, left of it (▼) against it."
+        "its 95 % interval: right of ½ (▲) the feature moves with the output, left of it (▼) against it; "
+        "where the interval includes ½ (·, grey) that is not sure."
     )
     return tag("p", words, class_="dim")
 
 
-def _all_scores(summary: str, scores: Sequence[FeatureScore]) -> Markup:
+def _all_scores(summary: str, caption: str, scores: Sequence[FeatureScore]) -> Markup:
     titles = (
         "feature", "rank", "CIR", "95 % interval", "std. error", "strength ≥", "moves", "effect",
         "effective rows", "missing", "mutual information",
@@ -55,18 +52,16 @@ def _all_scores(summary: str, scores: Sequence[FeatureScore]) -> Markup:
     return tag(
         "details",
         tag("summary", summary),
-        table(titles, (_score_row(score) for score in scores)),
+        table(caption, titles, map(_score_row, scores)),
     )
 
 
 def _score_row(score: FeatureScore) -> list[Part]:
     low, high = score.interval
-    effect = short(score.effect)
-    if score.effect is not None and score.effect_stderr is not None:
-        effect += f" ± {1.96 * score.effect_stderr:.2g}"
+    effect = next((mark.label for mark in effect_marks([score])), "–")
     return [
         score.name, str(score.rank), f"{score.score:.4f}", f"{low:.4f} to {high:.4f}",
-        short(score.stderr), f"{score.strength_low:.3f}", _WAYS[score.direction], effect,
+        short(score.stderr), f"{score.strength_low:.3f}", _WAYS[way(score)], effect,
         f"{score.effective_rows:,.0f}", "–" if score.missing is None else f"{score.missing:.2%}",
         short(score.mutual_information),
     ]  # fmt: skip
@@ -79,8 +74,9 @@ def _effects(scores: Sequence[FeatureScore], output: str) -> Markup | None:
     return join(
         tag("h3", "Effects: by how much"),
         tag("p", "Mean output in the feature's upper quarter minus that in its lower quarter, in the "
-            "output's units, with 95 % limits.", class_="dim"),
-        tag("figure", interval_figure(marks, f"Effects on {output}", axis=None, neutral=0.0)),
+            "output's units, with 95 % limits. A hollow point has no limits: its error is unknown.",
+            class_="dim"),
+        interval_figure(marks, f"Effects on {output}", axis=None, neutral=0.0),
     )  # fmt: skip
 
 
@@ -90,26 +86,23 @@ def _groups(message: WindowAttribution) -> Markup | None:
         return None
     return join(
         tag("h3", "Groups of features, together"),
-        tag("figure", interval_figure(
+        interval_figure(
             score_marks(groups), f"Scores of the groups for {message.output}",
-            axis=(0.0, 1.0), neutral=0.5)),
-        _all_scores("All groups in numbers", groups),
+            axis=(0.0, 1.0), neutral=0.5),
+        _all_scores("All groups in numbers", f"Scores of groups for {message.output}", groups),
     )  # fmt: skip
 
 
-def _profiles(scores: Sequence[FeatureScore]) -> Markup | None:
-    with_profile = [score for score in scores if score.profile is not None][:_PROFILES]
-    figures = [
-        figure
-        for score in with_profile
-        if score.profile is not None
-        and (figure := profile_figure(score, score.profile)) is not None
-    ]
+def _profiles(scores: Sequence[FeatureScore], top: int) -> Markup | None:
+    figures = profile_figures(scores, top)
     if not figures:
         return None
     return join(
         tag("h3", "Dependence profiles"),
-        tag("p", "The mean output where the feature lies in each of its cells, with 95 % limits. Cells hold "
-            "about equally many rows; the labels below are the values between them.", class_="dim"),
-        tag("div", figures, class_="profiles"),
+        tag("p", f"The first {len(figures)} features that take two values or more: the mean output where the "
+            "feature lies in each of its cells, with 95 % limits, all to one scale. Cells of numbers hold "
+            "about equally many rows each, as far as values differ; the labels below are values between "
+            "them. A hollow point's error is unknown; the line leaves it out, as it does cells without rows.",
+            class_="dim"),
+        tag("figure", figures, class_="profiles"),
     )  # fmt: skip

@@ -23,18 +23,23 @@ def accounting_section(message: WindowAttribution) -> Markup:
     return join(
         tag("h3", "Accounting"),
         lost,
-        table(("what", "rows"), _counts(message)),
-        tag("p", "Rejected, by reason"),
-        table(("reason", "rows"), ([reason, f"{rows:,}"] for reason, rows in rejected))
+        table("What the numbers rest on", ("what", "rows"), _counts(message), "counts"),
+        table(
+            "Rejected, by reason",
+            ("reason", "rows"),
+            ([reason, f"{rows:,}"] for reason, rows in rejected),
+            "counts",
+        )
         if rejected
         else tag("p", "No row was rejected.", class_="dim"),
-        tag("p", "Offsets of the rows topic that the view of this window's worker covers"),
         table(
+            "Offsets of the rows topic that the view of this window's worker covers",
             ("partition", "from", "to, exclusive"),
             (
                 [name, f"{low:,}", f"{high:,}"]
                 for name, (low, high) in sorted(books.offsets.items())
             ),
+            "counts",
         ),
         _light(message.light_agreement),
     )
@@ -67,7 +72,9 @@ def _light(found: LightAgreement | None) -> Markup | None:
         ["Procrustes residual", short(found.procrustes)],
         ["symmetric KL divergence", short(found.symmetric_kl)],
     ]
-    return join(
-        tag("p", "Lightweight mode: agreement of the light scores with full ones"),
-        table(("measure", "value"), rows),
+    return table(
+        "Lightweight mode: agreement of the light scores with full ones",
+        ("measure", "value"),
+        rows,
+        "counts",
     )

@@ -11,50 +11,69 @@ from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.topics import Topics
 from attributary.service.latest import REFERENCES, Latest
 from attributary.service.model_board import ModelBoard
+from attributary.service.printable import printable
 from attributary.service.subscribe import subscribe
+
+_NAMED = 20  # as many names in an error
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """One output: its window, and the drift of this window against each reference there is."""
+    """One output: its window, and the drift of this window against each reference there is.
+
+    ``watermark``: the farthest that any result tells of; ``lifetime_rows``: of the lifetime view, 0 without.
+    """
 
     attribution: WindowAttribution
     drifts: tuple[WindowDrift, ...]
+    watermark: int | None
+    lifetime_rows: int
 
 
 async def collect(connection: Connection, topics: Topics, model: str) -> ModelBoard:
-    """Read the results topics up to now; BrokerError where they cannot be read."""
+    """Read the results topics up to now; BrokerError where they cannot be read.
+
+    ConfigurationError where they tell nothing of the model: it names those that they tell of.
+    """
     board = ModelBoard(model)
+    others: set[str] = set()
     async with subscribe(
         connection,
-        model=model,
         kinds=("attributions", "drift"),
         topics=topics,
         from_beginning=True,
         follow=False,
     ) as messages:
         async for message in messages:
-            board.add(message)
+            if message.model == model:
+                board.add(message)
+            else:
+                others.add(message.model)
+    if not board.outputs:
+        raise ConfigurationError(_no_such(model, sorted(others)))
     return board
+
+
+def _no_such(model: str, others: Sequence[str]) -> str:
+    if not others:
+        return f"no results of a model {model!r}, nor of any other: register it and publish rows"
+    named = ", ".join(printable(name, 60) for name in others[:_NAMED])
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return f"no results of a model {model!r}: there are {named}{more}"
 
 
 def chapters(
     board: ModelBoard, *, window: str | None = None, outputs: Sequence[str] = ()
 ) -> list[Chapter]:
-    """Return the chapters, in the order of ``outputs`` (empty: all).
+    """Return the chapters, one an output, in the order of ``outputs`` (empty: all).
 
-    ConfigurationError where the model, one of its outputs, or such a window has no results.
+    ConfigurationError where one of the outputs, or such a window, has no results.
     """
-    if not board.outputs:
-        raise ConfigurationError(
-            f"no results of a model {board.name!r} in the topics: see which there are with "
-            "`attributary top --once`, or register it and publish rows"
-        )
     if unknown := [name for name in outputs if name not in board.outputs]:
         raise ConfigurationError(
-            f"no output {unknown[0]!r} of {board.name}: there are {', '.join(board.outputs[:20])}"
+            f"no output {unknown[0]!r} of {board.name}: there are {', '.join(board.outputs[:_NAMED])}"
         )
-    found = [_chapter(board, output, window) for output in outputs or board.outputs]
+    found = [_chapter(board, output, window) for output in dict.fromkeys(outputs or board.outputs)]
     present = [chapter for chapter in found if chapter is not None]
     if not present:
         kinds = sorted({name.partition(",")[0] for name in board.windows})
@@ -76,4 +95,11 @@ def _chapter(board: ModelBoard, output: str, window: str | None) -> Chapter | No
         return None
     message, latest = max(shown, key=lambda pair: (pair[0].final, pair[0].window.end))
     drifts = [latest.drift(output, reference) for reference in REFERENCES]
-    return Chapter(message, tuple(drift for drift in drifts if drift is not None))
+    every = [board.latest(name) for name in board.windows]
+    lifetimes = [found.lifetime[output] for found in every if output in found.lifetime]
+    return Chapter(
+        message,
+        tuple(drift for drift in drifts if drift is not None),
+        max((found.watermark for found in every if found.watermark is not None), default=None),
+        max((lifetime.accounting.rows for lifetime in lifetimes), default=0),
+    )

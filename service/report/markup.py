@@ -8,6 +8,7 @@ from html import escape
 from attributary.service.printable import printable
 
 _VOID = frozenset({"meta", "br", "col"})
+_SHAPES = frozenset({"line", "rect", "polyline", "polygon"})
 
 
 class Markup(str):
@@ -34,6 +35,8 @@ def tag(element: str, /, *parts: Part | Iterable[Part], **attributes: Attribute)
     )
     if element in _VOID:
         return Markup(f"<{element}{named}>")
+    if element in _SHAPES or (element == "circle" and not parts):
+        return Markup(f"<{element}{named}/>")
     return Markup(f"<{element}{named}>{join(*parts)}</{element}>")
 
 
@@ -52,7 +55,9 @@ def join(*parts: Part | Iterable[Part]) -> Markup:
     return Markup("".join(found))
 
 
-def table(titles: Iterable[Part], rows: Iterable[Iterable[Part]], class_: str = "") -> Markup:
+def table(
+    caption: str, titles: Iterable[Part], rows: Iterable[Iterable[Part]], class_: str | None = None
+) -> Markup:
     """Return a table that scrolls where it is too wide; the first column is text, the others numbers."""
     head = tag("tr", (tag("th", title, scope="col") for title in titles))
     body = (
@@ -60,8 +65,8 @@ def table(titles: Iterable[Part], rows: Iterable[Iterable[Part]], class_: str = 
                    for at, cell in enumerate(row)))
         for row in rows
     )  # fmt: skip
-    whole = tag("table", tag("thead", head), tag("tbody", body), class_=class_ or None)
-    return tag("div", whole, class_="scroll")
+    parts = tag("caption", caption), tag("thead", head), tag("tbody", body)
+    return tag("div", tag("table", parts, class_=class_), class_="scroll")
 
 
 def _value(value: str | float) -> str:

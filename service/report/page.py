@@ -9,10 +9,12 @@ from attributary.service.report.axes import short
 from attributary.service.report.books import accounting_section
 from attributary.service.report.collect import Chapter
 from attributary.service.report.drifts import drift_sections
-from attributary.service.report.markup import Markup, join, tag
+from attributary.service.report.markup import Markup, tag
 from attributary.service.report.style import CSS, POLICY
-from attributary.service.words import describe_window, moment
+from attributary.service.report.verdicts import window_words
+from attributary.service.words import about, moment
 
+_FEW = 1000  # rows; below, intervals are wide
 _READING = (
     "The score is the co-movement ratio CIR: the share of a feature's movement about its centre "
     "that goes along with the output's. 1: always with it; 0: always against it; ½: no alignment. "
@@ -52,7 +54,7 @@ def page(model: str, chapters: Sequence[Chapter], *, made_at: int, top: int) -> 
             tag("h1", f"Which features move {model}"),
             tag("p", f"Made {moment(made_at)} UTC by attributary from the results topics.", class_="dim"),
             _contents(chapters)),
-        tag("main", _chapters(chapters, top)),
+        tag("main", _chapters(chapters, made_at, top)),
         tag("section", tag("h2", "How to read it", id="reading"),
             (tag("p", words) for words in _READING)),
     )  # fmt: skip
@@ -64,32 +66,55 @@ def _contents(chapters: Sequence[Chapter]) -> Markup:
         tag("a", chapter.attribution.output, href=f"#output-{number}")
         for number, chapter in enumerate(chapters)
     ]
-    return tag("nav", links, tag("a", "How to read it", href="#reading"))
+    return tag("nav", links, tag("a", "How to read it", href="#reading"), aria_label="On this page")
 
 
-def _chapters(chapters: Sequence[Chapter], top: int) -> Iterator[Markup]:
+def _chapters(chapters: Sequence[Chapter], made_at: int, top: int) -> Iterator[Markup]:
     for number, chapter in enumerate(chapters):
         message = chapter.attribution
         yield tag(
             "section",
             tag("h2", message.output, id=f"output-{number}"),
-            _facts(chapter),
+            _facts(chapter, made_at),
+            _few(chapter),
             attribution_sections(message, top),
             drift_sections(chapter.drifts, top),
             accounting_section(message),
         )
 
 
-def _facts(chapter: Chapter) -> Markup:
+def _facts(chapter: Chapter, made_at: int) -> Markup:
     message = chapter.attribution
     quartiles = message.output_quartiles
     state = "final" if message.final else "so far, not final"
     facts = [
-        (f"{message.window.kind} window, {state}", describe_window(message.window)),
+        (f"{message.window.kind} window, {state}", window_words(message.window)),
         ("rows", f"{message.accounting.rows:,}"),
         ("quartiles of the output", " · ".join(map(short, quartiles)) if quartiles else "–"),
-        ("computed (UTC)", moment(message.computed_at)),
+        ("watermark, UTC: no partition's newest row is older", _aged(chapter.watermark, made_at)),
+        ("computed, UTC", _aged(message.computed_at, made_at)),
         ("gaps", f"{message.accounting.gaps:,}"),
     ]
     items = (tag("li", tag("b", value), tag("span", name)) for name, value in facts)
-    return join(tag("ul", items, class_="facts"))
+    return tag("ul", items, class_="facts")
+
+
+def _aged(time: int | None, made_at: int) -> str:
+    """Return an event time, and how long before the page was made it was."""
+    if time is None:
+        return "–"
+    seconds = (made_at - time) / 1000
+    side = "before" if seconds >= 0 else "after"
+    return f"{moment(time)}, {about(abs(seconds))} {side} this page"
+
+
+def _few(chapter: Chapter) -> Markup | None:
+    """Return where more rows are to be seen than the few of the window."""
+    rows = chapter.attribution.accounting.rows
+    if rows >= _FEW or rows >= chapter.lifetime_rows:
+        return None
+    return tag(
+        "p",
+        f"Few rows: intervals are wide. `--window lifetime` shows all {chapter.lifetime_rows:,}.",
+        class_="warn",
+    )

@@ -164,7 +164,7 @@ def _drift_parts(drift: WindowDrift | None) -> list[Part]:
     level = psi_level(output)
     text.append(f" against {reference_words(drift)}", "not bold")
     parts = [Part(0, text)]
-    if beyond_chance(output):
+    if level or beyond_chance(output):
         told = Text(f"output {shortened(output.name, 24)} PSI ").append_text(psi_cell(output))
         told.append(_MARKS[level] or " beyond chance", _LEVELS[level])
         parts.append(Part(1, told))
@@ -175,7 +175,7 @@ def _drift_parts(drift: WindowDrift | None) -> list[Part]:
         told = Text(f"{shortened(column.name, 16)} ").append_text(psi_cell(column))
         mark = psi_level(column)
         told.append(_MARKS[mark], _LEVELS[mark])
-        parts.append(Part(4 + place if place or not beyond_chance(column) else 2, told))
+        parts.append(Part(4 + place if place or not (mark or beyond_chance(column)) else 2, told))
     if (agreement := drift.attributions.kendall) is not None:
         parts.append(part(4, f"ranking agrees {agreement:.2f}"))
     return parts

@@ -43,7 +43,7 @@ def test_errors_are_one_line_and_leave_the_file_alone(options: list[str], tmp_pa
     path = tmp_path / "report.html"
     path.write_text("mine")
     line = error_line(run(*options, "report", "--model", "nobody", "--save", str(path)))
-    assert "no results of a model 'nobody'" in line
+    assert "no results of a model 'nobody': there are flight-delay, other" in line
     assert path.read_text() == "mine"
     line = error_line(
         run(*options, "report", "--model", "other", "--save", str(tmp_path / "no" / "f"))

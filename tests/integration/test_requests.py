@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from handles import FunctionHandle, Held
-from ondemand import Answers, Sender, Worker, answers, request
+from ondemand import Answers, Sender, Worker, answers, request, until
 from records import read_topic_async
 
 from attributary.schemas.card import Artefact, Feature, ModelCard
@@ -68,13 +68,6 @@ async def committed(connection: Connection, topics: Topics) -> dict[TopicPartiti
         return {part: await consumer.committed(part) for part in parts}
     finally:
         await close(consumer.stop())
-
-
-async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not await holds():
-        assert time.monotonic() < deadline, "not in time"
-        await asyncio.sleep(0.05)
 
 
 async def all_committed(connection: Connection, topics: Topics) -> None:
@@ -197,6 +190,9 @@ async def test_every_request_gets_the_answer_that_it_deserves(
         assert worker.metric("requests_total", **result) == 2
         assert worker.metric("errors_total", model="", code="model_unknown") == 1
         assert worker.metric("in_flight_requests") == 0
+        assert worker.metric("models_open") == 4
+        assert worker.metric("device_memory_bytes", device="cpu") == 4 * 1000
+        assert worker.metric("device_busy_seconds_total", device="cpu") > 0.8  # slow, once at least
 
 
 async def _knows(worker: Worker, model: str) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,17 +16,21 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka.admin import AIOKafkaAdminClient
+from command import Running
+from prometheus_client.parser import text_string_to_metric_families
 from records import read_topic
 from stream_workers import Workers
 
 from attributary.schemas.arrow import encode_arrow_rows
 from attributary.schemas.attribution import WindowAttribution
-from attributary.schemas.card import Feature, Lifetime, ModelCard
+from attributary.schemas.card import Feature, Lifetime, ModelCard, Tumbling
 from attributary.schemas.connection import Connection
 from attributary.schemas.dead_letter import DeadLetter
 from attributary.schemas.errors import Reason
 from attributary.schemas.topics import Topics
 from attributary.service.accounting import Accounting, AccountingReader
+from attributary.service.topics import create_topics
 from attributary.workers.maths.cir import cir
 
 pytestmark = pytest.mark.integration
@@ -179,7 +185,7 @@ class Stage(Workers):
                 sum(accepted.values()) + rejected
             )
 
-        self._wait(closed, lambda: f"{self.accounting()}")
+        self.wait(closed, lambda: f"{self.accounting()}")
         account = self.accounting()
         assert {m: account.models[m].accepted for m in accepted} == accepted
         assert sum(count.rows_rejected for count in account.models.values()) == rejected
@@ -201,12 +207,13 @@ class Stage(Workers):
 
     def wait_for(self, model: str, holds: Callable[[WindowAttribution], bool]) -> None:
         """Wait until the newest lifetime is as it should be."""
-        self._wait(
+        self.wait(
             lambda: (message := self.lifetime(model)) is not None and holds(message),
             lambda: f"{self.lifetime(model)}",
         )
 
-    def _wait(self, holds: Callable[[], bool], failure: Callable[[], str]) -> None:
+    def wait(self, holds: Callable[[], bool], failure: Callable[[], str]) -> None:
+        """Wait until something holds; ``failure`` says how it was where it never does."""
         deadline = time.monotonic() + _SECONDS
         while not holds():
             outputs = [worker.output for worker in self.running]
@@ -359,3 +366,99 @@ def test_a_card_that_comes_later_gives_levels_and_groups(stage: Stage) -> None:
     assert by_name["plan=(other)"].direction == -1
     assert 500 < message.accounting.rows <= 1000  # on the new columns
     assert message.accounting.rows_accepted == 1500
+
+
+def _shown(worker: Running) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Return what a worker's metrics say, by name and labels."""
+    (url,) = re.findall(r"metrics (http://\S+)", worker.output)
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_series_go_with_the_partitions_and_with_the_windows_of_a_card(stage: Stage) -> None:
+    def register(seconds: float) -> None:
+        windows = [Tumbling(seconds=seconds), Lifetime()]
+        features = [Feature(name=name) for name in NAMES]
+        stage.register(
+            ModelCard(model="m", features=features, windows=windows, allowed_lateness_seconds=0)
+        )
+
+    register(10)
+    first = stage.start()
+    began = time.time() - 150
+    rows = [
+        Message(json.dumps({**row, "time": began + 0.04 * index}).encode())
+        for index, row in enumerate(Rows.draw(3000, seed=8).json("m"))
+    ]
+    stage.publish(rows[:1000])
+    stage.wait_for_rows("m", 1000)
+
+    def lag(worker: Running) -> list[int]:
+        return sorted(
+            int(dict(labels)["partition"])
+            for name, labels in _shown(worker)
+            if name == "attributary_lag_records"
+        )
+
+    def of_windows(*workers: Running) -> set[str]:
+        return {
+            dict(labels)["window"]
+            for worker in workers
+            for name, labels in _shown(worker)
+            if name == "attributary_rank"
+        }
+
+    def wait_for(holds: Callable[[], bool]) -> None:
+        stage.wait(holds, lambda: f"{lag(first)} {of_windows(first)}")
+
+    assert lag(first) == [0, 1, 2, 3]
+    beat = _shown(first)["attributary_heartbeat_timestamp_seconds", frozenset()]
+    assert abs(beat - time.time()) < 10
+
+    second = stage.start()
+    wait_for(lambda: len(lag(first)) == len(lag(second)) == 2)
+    assert sorted(lag(first) + lag(second)) == [0, 1, 2, 3]
+    stage.publish(rows[1000:2000])
+    wait_for(lambda: of_windows(first, second) == {"tumbling_10s", "lifetime"})
+    assert not (of_windows(first) and of_windows(second))
+
+    register(20)
+    stage.publish(rows[2000:])
+    wait_for(lambda: of_windows(first, second) == {"tumbling_20s", "lifetime"})
+
+
+def test_a_topic_made_anew_under_the_same_name_is_an_alarm(stage: Stage) -> None:
+    first = stage.start()
+    rows = Rows.draw(400, seed=9).messages("m")
+    stage.publish(rows)
+    stage.settle({"m": 400})
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait(15.0) == 0
+
+    async def make_anew() -> None:
+        admin = AIOKafkaAdminClient(**stage.connection.client_arguments())
+        await admin.start()
+        try:
+            await admin.delete_topics([stage.topics.rows])
+        finally:
+            await admin.close()
+        await asyncio.sleep(1.0)
+        await create_topics(stage.connection, stage.topics)
+
+    asyncio.run(make_anew())
+    stage.publish(rows[:40])
+    second = stage.start()
+
+    def beyond() -> list[float]:
+        return [
+            value
+            for (name, _), value in sorted(_shown(second).items(), key=str)
+            if name == "attributary_counted_beyond_end_offsets"
+        ]
+
+    stage.wait(lambda: beyond() == [90, 90, 90, 90], lambda: f"{beyond()}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,9 +19,11 @@ from command import wait_until
 from models import open_file, raises
 
 from attributary.schemas.explanation import ErrorCode
-from attributary.workers.ondemand import landlock
+from attributary.workers.ondemand import landlock, model_child, models
+from attributary.workers.ondemand.channel import Area, Frame, FrameSocket, Kind
 from attributary.workers.ondemand.errors import OutOfMemoryError
 from attributary.workers.ondemand.gateway import Gateway
+from attributary.workers.ondemand.loaders.loaded import LoadedModel
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -268,3 +271,39 @@ def test_a_model_opened_in_a_thread_outlives_the_thread_and_dies_with_the_worker
         assert psutil.pid_exists(int(pid))
         os.kill(worker.pid, signal.SIGKILL)
     wait_until(lambda: not psutil.pid_exists(int(pid)), 5.0)
+
+
+def test_the_memory_that_it_holds_is_seen_from_outside(tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "_PATIENCE_SECONDS", 0.05)
+    with _open(tmp_path, "sleep", call_seconds=2) as model:
+        own = psutil.Process(model._process._process.pid).memory_info().rss
+        assert 10 * 2**20 < model.resident() == pytest.approx(own, rel=0.2)
+        assert model.device_memory() is None, "main memory is no device's"
+        asking = threading.Thread(target=lambda: raises_limit(model))
+        asking.start()
+        wait_until(model._calling.locked, 5.0)
+        started = time.monotonic()
+        assert model.device_memory() is None
+        assert time.monotonic() - started < 1.0, "who looks does not wait for a call"
+        asking.join()
+        assert (model.resident(), model.device_memory()) == (0, None)
+    assert model.resident() == 0
+
+
+def raises_limit(model) -> None:
+    with raises(ErrorCode.LIMIT_EXCEEDED, "2 s"):
+        model(BAD)
+
+
+@pytest.mark.parametrize("used", [None, 5 * 2**30])
+def test_a_process_says_what_is_in_use_on_its_device(used, monkeypatch):
+    monkeypatch.setattr(model_child, "limit_cpu", lambda seconds: None)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        area = Area()
+        child = model_child._Child(FrameSocket(theirs), area, area, -1)
+        tells = None if used is None else lambda: used
+        child._model = LoadedModel(predict=np.asarray, precision="float64", used=tells)
+        child._compute(Frame(Kind.MEMORY, (0, 0, 0), b""))
+        assert FrameSocket(ours).receive() == Frame(Kind.USED, (used or 0, 0, 0), b"")
+        area.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -148,6 +149,7 @@ def test_an_address_that_names_no_model_is_refused(server):
         open_model(card, LoadPolicy(server_hosts=(server.host,)))
 
 
+_MLSERVER = os.environ.get("MLSERVER") or shutil.which("mlserver")
 _MLSERVER_MODEL = """
 from mlserver import MLModel
 from mlserver.codecs import NumpyCodec
@@ -169,7 +171,11 @@ class Model(MLModel):
 """
 
 
-@pytest.mark.skipif(shutil.which("mlserver") is None, reason="needs MLServer's command on the path")
+@pytest.mark.skipif(
+    _MLSERVER is None,
+    reason="needs MLServer: python3 -m venv DIR && DIR/bin/pip install mlserver==1.7.1, and "
+    "MLSERVER=DIR/bin/mlserver",
+)
 def test_mlserver(tmp_path):
     """A server of somebody else's: MLServer, in an environment of its own."""
     with socket.socket() as free, socket.socket() as free_grpc, socket.socket() as free_metrics:
@@ -190,7 +196,7 @@ def test_mlserver(tmp_path):
     )
     host = f"127.0.0.1:{ports[0]}"
     with open(tmp_path / "log", "wb") as log:
-        running = subprocess.Popen(["mlserver", "start", "."], cwd=tmp_path, stdout=log, stderr=log)
+        running = subprocess.Popen([_MLSERVER, "start", "."], cwd=tmp_path, stdout=log, stderr=log)
 
     def ready() -> bool:
         try:

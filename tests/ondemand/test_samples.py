@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
+import threading
+import time
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -143,3 +148,31 @@ def test_fewer_rows_are_the_first_of_more(rows: int) -> None:
     for pane in range(4):
         stream.add(np.arange(pane * 1000, pane * 1000 + 200), pane * PANE)
     assert stream.draw(rows=rows).tolist() == stream.draw().tolist()[:rows]
+
+
+def test_rows_are_drawn_while_panes_come_and_go() -> None:
+    stream = Stream(50, most=500)
+    stream.add(np.arange(50), 0)
+    stop = threading.Event()
+    added = []
+
+    def add() -> None:
+        for pane in itertools.count(1):
+            if stop.is_set():
+                return
+            stream.add(np.arange(50), pane * PANE)
+            added.append(pane)
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        deadline = time.monotonic() + 20
+        while len(added) < 1000 and time.monotonic() < deadline:
+            assert len(stream.draw()) == 50
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        thread.join()
+    assert len(added) >= 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 
 import pytest
@@ -113,3 +114,29 @@ def test_the_settings_can_be_listed():
     assert listed.returncode == 0
     assert "ATTRIBUTARY_INGEST__FLUSH_SECONDS=1.0" in listed.stdout
     assert "ATTRIBUTARY_CONNECTION__BOOTSTRAP=localhost:9092" in listed.stdout
+
+
+@pytest.mark.parametrize("command", ["ondemand", "up"])
+def test_a_folder_of_models_that_is_not_there(command, tmp_path):
+    """A worker that cannot open any model would answer what another worker could."""
+    (tmp_path / "file").touch()
+    common = ["--bootstrap", f"127.0.0.1:{free_port()}", command]
+    for name, why in {"none": "does not exist: create or mount it", "file": "is no folder"}.items():
+        root = str(tmp_path / name)
+        line = error_line(run(*common, "--model-root", str(tmp_path), "--model-root", root))
+        assert line.startswith(f"error: the models' folder {root!r} {why}")
+        assert line.endswith("or name another (--model-root, the models' setting 'roots')")
+        line = error_line(run(*common, ATTRIBUTARY_MODELS__ROOTS=json.dumps([root])))
+        assert line.startswith(f"error: the models' folder {root!r} {why}")
+
+
+def test_a_device_that_is_none():
+    line = error_line(run("ondemand", "--device", "gpu"))
+    assert line == "error: --device is cpu or cuda:N, such as cuda:0; got 'gpu'"
+
+
+def test_a_device_that_is_not_there():
+    pytest.importorskip("torch")
+    line = error_line(run("ondemand", "--device", "cuda:0", CUDA_VISIBLE_DEVICES=""))
+    assert line.startswith("error: --device cuda:0: torch sees 0 CUDA devices here, and is built ")
+    assert line.endswith("CUDA_VISIBLE_DEVICES and torch's build, or use --device cpu")

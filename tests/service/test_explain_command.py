@@ -41,7 +41,7 @@ def test_windows(text: str | None, window: StreamWindow) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "10", "m", "0s", "-5m", "10 m", "x/y", "1970-01-02/1970-01-01"]
+    "text", ["", "10", "m", "0s", "-5m", "10 m", "x/y", "1970-01-02/1970-01-01", "99999d"]
 )
 def test_windows_that_are_none(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--window"):

@@ -49,6 +49,20 @@ def test_ready_only_after_it_was_said(exposition):
     assert _get(exposition, "/readyz") == (200, "ready\n")
 
 
+def test_an_event_loop_that_hangs_is_not_healthy(exposition, monkeypatch):
+    exposition.beat()
+    assert _get(exposition, "/healthz") == (200, "ok\n")
+    _, text = _get(exposition, "/metrics")
+    (beat,) = [line for line in text.splitlines() if line.startswith("attributary_heartbeat")]
+    assert abs(float(beat.split()[1]) - time.time()) < 10
+    monkeypatch.setattr("attributary.service.exposition.STALLED_SECONDS", 0.0)
+    time.sleep(0.01)
+    assert _get(exposition, "/healthz") == (503, "stalled for 0 s\n")
+    monkeypatch.undo()
+    exposition.beat()
+    assert _get(exposition, "/healthz") == (200, "ok\n")
+
+
 def test_other_paths_are_not_found(exposition):
     assert _get(exposition, "/")[0] == 404
     assert _get(exposition, "/metrics/../etc/passwd")[0] == 404

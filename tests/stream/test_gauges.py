@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from attributary.schemas.attribution import (
@@ -11,6 +13,7 @@ from attributary.schemas.attribution import (
     AttributionDrift,
     ColumnDrift,
     FeatureScore,
+    LightAgreement,
     Window,
     WindowAttribution,
     WindowDrift,
@@ -36,11 +39,13 @@ def feature(name: str, rank: int, effect: float | None = 1.0) -> FeatureScore:
     )
 
 
-def attribution(model: str, output: str, features: list[FeatureScore]) -> WindowAttribution:
+def attribution(
+    model: str, output: str, features: list[FeatureScore], window: Window = WINDOW
+) -> WindowAttribution:
     return WindowAttribution(
         model=model,
         output=output,
-        window=WINDOW,
+        window=window,
         revision=1000,
         final=True,
         watermark=60_000,
@@ -75,11 +80,17 @@ def column(name: str, psi: float | None) -> ColumnDrift:
     )
 
 
-def drift(model: str, output: str, columns: list[ColumnDrift], reference: str) -> WindowDrift:
+def drift(
+    model: str,
+    output: str,
+    columns: list[ColumnDrift],
+    reference: str,
+    window: Window = WINDOW,
+) -> WindowDrift:
     return WindowDrift(
         model=model,
         output=output,
-        window=WINDOW,
+        window=window,
         revision=1000,
         reference=reference,
         reference_window=None,
@@ -105,31 +116,124 @@ def shown(registry: CollectorRegistry) -> list[str]:
     return [line for line in lines if line.startswith("attributary_") and 'model="' in line]
 
 
-def test_fifty_models_of_ten_classes_and_200_features_stay_within_their_budget() -> None:
-    registry = CollectorRegistry()
-    gauges = ModelGauges(StreamMetrics.build(registry), most=50, budget=4000)
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    found: float | None = registry.get_sample_value(f"attributary_{name}", labels)
+    return found
+
+
+def light() -> LightAgreement:
+    return LightAgreement.model_construct(
+        jaccard_at_8=1.0, kendall=1.0, spearman=1.0, procrustes=0.0, symmetric_kl=0.0
+    )
+
+
+def export(gauges: ModelGauges, models: int, outputs: int, windows: int, groups: int) -> None:
+    """A round of everything that a model of 200 features can have."""
     features = [feature(f"f{i}", i + 1) for i in range(200)]
     columns = [column(f"f{i}", 0.1) for i in range(200)]
-    sizes = []
-    for _ in range(3):
-        for m in range(50):
-            for o in range(10):
-                gauges.attributions(attribution(f"m{m}", f"class {o}", features))
+    for m in range(models):
+        for w in range(windows):
+            window = Window(kind="tumbling", start=0, end=60_000, seconds=60.0 + w)
+            for o in range(outputs):
+                scores = attribution(f"m{m}", f"class {o}", features, window)
+                grouped = [feature(f"g{i}", 1) for i in range(groups)]
+                gauges.attributions(
+                    scores.model_copy(update={"groups": grouped, "light_agreement": light()})
+                )
                 for reference in ("baseline", "preceding"):
-                    gauges.drift(drift(f"m{m}", f"class {o}", columns, reference))
-        gc.collect()
-        sizes.append(len(shown(registry)))
-    per_model = sizes[-1] / 50
-    # What each output has besides its features: 5 of the window, 1 group, 6 of drift per reference.
-    assert per_model <= 4000 + 10 * (5 + 1 + 2 * 6)
-    assert per_model > 2000
-    assert sizes[1] == sizes[2]
-    dropped = registry.get_sample_value(
-        "attributary_features_not_exported",
-        {"model": "m3", "output": "class 4", "window": "tumbling_60s"},
+                    gauges.drift(drift(f"m{m}", f"class {o}", columns, reference, window))
+        gauges.watermark(f"m{m}", 60_000)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "windows", "groups", "least"),
+    [(1, 2, 5, 1_300), (10, 1, 1, 3_500), (10, 4, 50, 3_000), (100, 4, 10, 2_000)],
+)
+def test_a_model_stays_within_its_budget_whatever_it_has(
+    outputs: int, windows: int, groups: int, least: int
+) -> None:
+    registry = CollectorRegistry()
+    gauges = ModelGauges(StreamMetrics.build(registry), most=50, budget=4000)
+    export(gauges, 1, outputs, windows, groups)
+    assert least <= len(shown(registry)) <= 4000
+    export(gauges, 1, outputs, windows, groups)
+    assert least <= len(shown(registry)) <= 4000
+
+
+def test_what_is_left_out_is_counted() -> None:
+    registry = CollectorRegistry()
+    gauges = ModelGauges(StreamMetrics.build(registry), most=50, budget=4000)
+    export(gauges, 1, 100, 4, 60)
+    window = {"model": "m0", "window": "tumbling_60s"}
+    scored = {**window, "output": "class 3"}
+    features = sum(
+        line.startswith("attributary_rank{") and 'output="class 3"' in line and "_60s" in line
+        for line in shown(registry)
     )
-    assert dropped is not None
-    assert 150 <= dropped < 200
+    assert value(registry, "features_not_exported", **scored) == 200 - features
+    groups = sum(
+        line.startswith("attributary_group_score") and 'output="class 3"' in line and "_60s" in line
+        for line in shown(registry)
+    )
+    assert value(registry, "groups_not_exported", **scored) == 60 - groups
+    drifting = value(registry, "drift_features_not_exported", **window, reference="baseline")
+    assert drifting is not None
+    assert drifting >= 150
+    # 100 pairs and 125 triples are admitted, of 400 and 800.
+    assert value(registry, "outputs_not_exported", model="m0") == 300 + 675
+
+
+def test_fifty_models_of_ten_classes_and_200_features_hold_no_more_memory_round_by_round() -> None:
+    registry = CollectorRegistry()
+    gauges = ModelGauges(StreamMetrics.build(registry), most=50, budget=4000)
+    held = []
+    for _ in range(3):
+        export(gauges, 50, 10, 1, 1)
+        gc.collect()
+        held.append(sys.getallocatedblocks())
+    count = len(shown(registry))
+    assert 50 * 3_500 <= count <= 50 * 4_000
+    # A series holds several blocks; one in a hundred that stayed would show.
+    assert held[2] - held[1] < count / 100
+
+
+def test_a_late_revision_of_an_older_window_does_not_replace_the_newest() -> None:
+    registry = CollectorRegistry()
+    gauges = ModelGauges(StreamMetrics.build(registry), most=5, budget=4000)
+    labels = {"model": "m", "output": "y", "window": "tumbling_60s"}
+    newer = Window(kind="tumbling", start=60_000, end=120_000, seconds=60.0)
+    gauges.attributions(attribution("m", "y", [feature("a", 1)], newer))
+    gauges.attributions(attribution("m", "y", [feature("b", 1)]))
+    assert value(registry, "rank", **labels, feature="a") == 1
+    assert value(registry, "rank", **labels, feature="b") is None
+    assert value(registry, "window_end_timestamp_seconds", **labels) == 120
+    gauges.drift(drift("m", "y", [column("a", 0.3)], "preceding", newer))
+    gauges.drift(drift("m", "y", [column("a", 0.9)], "preceding"))
+    drifted = {"model": "m", "window": "tumbling_60s", "reference": "preceding", "feature": "a"}
+    assert value(registry, "psi_ratio", **drifted) == 0.3
+
+
+def test_what_nothing_is_published_of_for_a_day_is_removed() -> None:
+    registry = CollectorRegistry()
+    now = [0.0]
+    gauges = ModelGauges(StreamMetrics.build(registry), 5, 4000, clock=lambda: now[0])
+    gauges.attributions(attribution("gone", "y", [feature("a", 1)]))
+    gauges.drift(drift("gone", "y", [column("a", 0.1)], "baseline"))
+    gauges.attributions(attribution("here", "y", [feature("a", 1)]))
+    week = Window(kind="tumbling", start=0, end=60_000, seconds=604_800.0)
+    gauges.attributions(attribution("gone", "y", [feature("a", 1)], week))
+    for hour in range(1, 26):
+        now[0] = 3600.0 * hour
+        gauges.attributions(attribution("here", "y", [feature("a", 1)]))
+        gauges.watermark("gone", 60_000)  # what the worker still holds
+        gauges.watermark("here", 60_000 * hour)
+        gauges.sweep()
+    left = [line for line in shown(registry) if 'model="gone"' in line]
+    assert left
+    assert all("tumbling_604800s" in line for line in left)
+    assert value(registry, "watermark_timestamp_seconds", model="here") == 1500
+    gauges.watermark("gone", 120_000)
+    assert value(registry, "watermark_timestamp_seconds", model="gone") == 120
 
 
 def test_a_feature_that_drops_out_and_a_figure_that_ends_leave_no_series() -> None:
@@ -187,7 +291,11 @@ def test_nothing_is_left_once_the_partition_has_moved() -> None:
     gauges = ModelGauges(metrics, most=5, budget=4000)
     gauges.attributions(attribution("m", 'a "quoted"\\name\n', [feature('f"\n\\', 1)]))
     gauges.drift(drift("m", "y", [column("a", 0.1)], "baseline"))
-    metrics.watermark.labels("m").set(1)
+    gauges.watermark("m", 1000)
+    gauges.attributions(attribution("stays", "y", [feature("a", 1)]))
     assert r'feature="f\"\n\\"' in generate_latest(registry).decode()
-    gauges.forget()
+    gauges.forget(lambda model: model == "m")
+    assert shown(registry)
+    assert all('model="stays"' in line for line in shown(registry))
+    gauges.forget(lambda model: True)
     assert shown(registry) == []

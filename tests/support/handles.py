@@ -31,6 +31,7 @@ class FunctionHandle:
         self.gradient = None
         self.device = "cpu"
         self.footprint: Footprint | None = None
+        self.memory = 1000
         self.alive = True
         self.batches: list[Floats] = []
         self.closed = threading.Event()
@@ -45,6 +46,12 @@ class FunctionHandle:
 
     def measure(self, x: Floats) -> Footprint | None:
         return self.footprint
+
+    def resident(self) -> int:
+        return self.memory
+
+    def device_memory(self) -> int | None:
+        return None if self.device == "cpu" else self.memory
 
     def close(self) -> None:
         self.alive = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -141,6 +141,14 @@ async def answers(
     every = Answers()
     every.add(await read_topic_async(connection, topics.explanations))
     return every
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 15.0) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + seconds
+    while not await holds():
+        assert time.monotonic() < deadline, "not in time"
+        await asyncio.sleep(0.05)
 
 
 class Worker:

@@ -26,6 +26,7 @@ from attributary.workers.adapt.options import AdaptOptions
 from attributary.workers.adapt.recovery import read_published
 from attributary.workers.adapt.registry import SchemaRegistry
 from attributary.workers.stream.group_service import GroupService
+from attributary.workers.stream.series import remove
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +103,7 @@ class AdaptService(GroupService):
             self._core.end((partition.topic, partition.partition))
             self._fresh.pop(partition, None)
             self._committed.pop(partition, None)
+            remove(self._metrics.lag, tuple(map(str, partition)))
 
     async def finish(self) -> None:
         """Commit what is acknowledged."""

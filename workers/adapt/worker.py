@@ -11,7 +11,7 @@ from attributary.schemas.topics import Topics
 from attributary.workers.adapt.metrics import AdaptMetrics
 from attributary.workers.adapt.options import AdaptOptions
 from attributary.workers.adapt.service import AdaptService
-from attributary.workers.stream.host import Hosted, host
+from attributary.workers.stream.host import Hosted, Signs, host
 
 
 def run_bridge(
@@ -23,7 +23,7 @@ def run_bridge(
     options: AdaptOptions,
     *,
     metrics: AdaptMetrics,
-    on_ready: Callable[[], None],
+    signs: Signs,
     on_end: Callable[[AdaptService], None],
 ) -> None:
     """Run until SIGINT or SIGTERM, then hand over, tell ``on_end`` what was done, and return.
@@ -40,7 +40,7 @@ def run_bridge(
         return Hosted([], [service])
 
     try:
-        host("attributary-adapt", connection, build, on_ready)
+        host("attributary-adapt", connection, build, signs)
     finally:
         for service in services:
             on_end(service)

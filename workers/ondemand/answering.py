@@ -159,9 +159,7 @@ class Answering:
         return Outgoing(self._topics.attributions, model.encode(), run.to_bytes(), None, headers)
 
     def _record(self, job: Job, message: Explanation) -> Outgoing:
-        record = answer_record(
-            self._topics, self._answer_partitions, message, job.origin, self._worker
-        )
+        record = answer_record(self._topics, self._answer_partitions, message, job, self._worker)
         size = len(record.value or b"")
         if size > MAX_RECORD_BYTES - _HEADERS_BYTES:
             failure = Failure(
@@ -203,7 +201,7 @@ class Answering:
         return dead_letter_record(Rejection(letter, job.record, "", 0), self._topics)
 
     def _refuse_deadly(self, job: Job) -> None:
-        begun = 0 if job.id is None else self._answers.begun(job.id)
+        begun = self._answers.begun(job.origin)
         if begun >= self._options.attempts:
             job.attempt = begun
             raise RequestError(

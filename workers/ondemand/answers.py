@@ -19,10 +19,20 @@ from zlib import crc32
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from attributary.schemas.connection import Connection
+from attributary.schemas.context import context_headers
 from attributary.schemas.dead_letter import Origin
 from attributary.schemas.errors import RejectedError
-from attributary.schemas.explanation import KIND_HEADER, ORIGIN_HEADER, Explanation, Progress
+from attributary.schemas.explanation import (
+    FINAL,
+    KIND_HEADER,
+    ORIGIN_HEADER,
+    PROGRESS,
+    Explanation,
+    Progress,
+)
+from attributary.schemas.request import PROGRESS_PREFIX
 from attributary.schemas.topics import Topics
+from attributary.workers.ondemand.job import Job
 from attributary.workers.stream.closing import close
 from attributary.workers.stream.log_reader import LogReader
 from attributary.workers.stream.outgoing import Outgoing
@@ -31,7 +41,6 @@ _log = logging.getLogger(__name__)
 
 #: Which worker wrote an answer.
 WORKER_HEADER = "attributary-worker"
-FINAL, PROGRESS = b"final", b"progress"
 
 # Brokers' clocks may differ by so much.
 _SLACK_MS = 10_000
@@ -40,21 +49,22 @@ _MOST_ATTEMPTS = 10_000
 
 
 def answer_record(
-    topics: Topics, partitions: int, message: Explanation | Progress, origin: Origin, worker: str
+    topics: Topics, partitions: int, message: Explanation | Progress, job: Job, worker: str
 ) -> Outgoing:
     """Return a message as a record of the explanations topic, all of one request in one partition.
 
     A final answer's key is the request's id; progress has another, so that compaction keeps both apart.
     """
     final = isinstance(message, Explanation)
-    key = message.id.encode() if final else b"p|" + message.id.encode()
+    key = message.id if final else PROGRESS_PREFIX + message.id
     headers = [
         (KIND_HEADER, FINAL if final else PROGRESS),
-        (ORIGIN_HEADER, str(origin).encode()),
+        (ORIGIN_HEADER, str(job.origin).encode()),
         (WORKER_HEADER, worker.encode()),
+        *context_headers(job.record.headers),
     ]
     partition = answer_partition(message.id, partitions)
-    return Outgoing(topics.explanations, key, message.to_bytes(), partition, headers)
+    return Outgoing(topics.explanations, key.encode(), message.to_bytes(), partition, headers)
 
 
 def answer_partition(request_id: str, partitions: int) -> int:
@@ -64,7 +74,7 @@ def answer_partition(request_id: str, partitions: int) -> int:
 
 @dataclass
 class _First:
-    """Where the first answer of an id lies."""
+    """Where the first answer of an id lies in the log."""
 
     partition: TopicPartition
     offset: int
@@ -88,8 +98,9 @@ class AnswerLog(LogReader):
         self._answered: dict[TopicPartition, set[int]] = {}
         # From which broker's time on the answers to a partition's requests are known.
         self._known_from: dict[TopicPartition, float] = {}
-        self._ids: OrderedDict[bytes, _First] = OrderedDict()
-        self._begun: OrderedDict[bytes, int] = OrderedDict()
+        # None: this worker's answer is acknowledged, and not read back yet.
+        self._ids: OrderedDict[bytes, _First | None] = OrderedDict()
+        self._begun: OrderedDict[Origin, int] = OrderedDict()
 
     def own(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin to keep the answers to the requests of partitions; others are forgotten."""
@@ -127,55 +138,68 @@ class AnswerLog(LogReader):
             return True
         return request_id is not None and _digest(request_id.encode()) in self._ids
 
-    def begun(self, request_id: str) -> int:
-        """Return how many workers began with a request and did not end or release it."""
-        return self._begun.get(_digest(request_id.encode()), 0)
+    def acknowledged(self, origin: Origin, request_id: str | None) -> None:
+        """Know of an answer of this worker's that is in the log, before it is read back from there.
+
+        Whoever else asks the same meanwhile would be answered a second time.
+        """
+        self._answer(origin)
+        if request_id is not None:
+            self._ids.setdefault(_digest(request_id.encode()))
+            self._forget_oldest()
+
+    def begun(self, origin: Origin) -> int:
+        """Return how many workers began with the request there and did not end or release it."""
+        return self._begun.get(origin, 0)
 
     def add(self, record: ConsumerRecord) -> None:
         """Take a record of the explanations topic."""
         headers = dict(record.headers)
         kind = headers.get(KIND_HEADER)
         if kind == PROGRESS:
-            self._add_progress(record)
+            self._add_progress(record, headers)
         elif kind == FINAL and record.key:
             self._add_final(record, headers)
 
-    def _add_progress(self, record: ConsumerRecord) -> None:
+    def _add_progress(self, record: ConsumerRecord, headers: dict[str, bytes]) -> None:
         try:
             progress = Progress.from_bytes(record.value)
-        except RejectedError as error:
+            origin = _origin(headers)
+        except (RejectedError, ValueError) as error:
             _log.warning("skipped a progress message: %s", error)
             return
-        digest = _digest(progress.id.encode())
-        if digest in self._ids:
+        if _digest(progress.id.encode()) in self._ids:
             return
-        attempt = progress.attempt - (1 if progress.state == "released" else 0)
-        self._begun[digest] = attempt
-        self._begun.move_to_end(digest)
+        self._begun[origin] = progress.attempt - (1 if progress.state == "released" else 0)
+        self._begun.move_to_end(origin)
         if len(self._begun) > _MOST_ATTEMPTS:
             self._begun.popitem(last=False)
 
     def _add_final(self, record: ConsumerRecord, headers: dict[str, bytes]) -> None:
         try:
-            origin = Origin.parse((headers.get(ORIGIN_HEADER) or b"").decode())
+            self._answer(_origin(headers))
         except ValueError as error:
             _log.warning("an answer does not say what it answers: %s", error)
-        else:
-            answered = self._answered.get(TopicPartition(origin.topic, origin.partition))
-            if answered is not None:
-                answered.add(origin.offset)
         digest = _digest(record.key)
-        # A look back may find a record before the first one known, and all of them again.
-        place = _First(TopicPartition(record.topic, record.partition), record.offset)
-        first = self._ids.setdefault(digest, place)
-        if record.offset < first.offset:
-            self._ids[digest] = place
+        first = self._ids.get(digest)
         mine = headers.get(WORKER_HEADER) == self._worker
-        if record.offset > first.offset and mine and not first.repeated:
+        # A look back may find a record before the first one known, and all of them again.
+        if first is None or record.offset < first.offset:
+            place = TopicPartition(record.topic, record.partition)
+            self._ids[digest] = _First(place, record.offset)
+        elif record.offset > first.offset and mine and not first.repeated:
             first.repeated = True
             self.to_repeat.append((first.partition, first.offset))
-        self._begun.pop(digest, None)
         self.on_final(record.key, record.value)
+        self._forget_oldest()
+
+    def _answer(self, origin: Origin) -> None:
+        answered = self._answered.get(TopicPartition(origin.topic, origin.partition))
+        if answered is not None:
+            answered.add(origin.offset)
+        self._begun.pop(origin, None)
+
+    def _forget_oldest(self) -> None:
         if len(self._ids) > _MOST_IDS:
             self._ids.popitem(last=False)
 
@@ -201,6 +225,11 @@ class AnswerLog(LogReader):
         record = found[0]
         headers = [pair for pair in record.headers if pair[0] != WORKER_HEADER]
         return Outgoing(record.topic, record.key, record.value, record.partition, headers)
+
+
+def _origin(headers: dict[str, bytes]) -> Origin:
+    """Return which request a record of the topic is about; ValueError where it does not say."""
+    return Origin.parse((headers.get(ORIGIN_HEADER) or b"").decode())
 
 
 def _digest(request_id: bytes) -> bytes:

@@ -51,6 +51,10 @@ class Kind(IntEnum):
     MEASURED = 10
     """The model: the most memory used meanwhile, what is free, outputs of a row [bytes, bytes, outputs]; no
     outputs: it cannot tell."""
+    MEMORY = 11
+    """The worker: say what is in use of the device's memory."""
+    USED = 12
+    """The model: all that is in use there, by whomever [bytes]; 0: it cannot tell."""
 
 
 class Frame(NamedTuple):

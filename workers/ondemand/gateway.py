@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -47,7 +48,8 @@ class Gateway:
 
     Where a joint batch fails, every call is tried alone, so that the one to blame fails alone.
     ``evaluated`` is told of every batch: its rows, and how many calls it served; ``sized`` of the rows
-    that a batch has at most, at first and when they have been halved, and whether they were.
+    that a batch has at most, at first and when they have been halved, and whether they were. ``busy`` is
+    entered, with the device, while the model computes.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Gateway:
         device_batch_rows: int = 0,
         evaluated: Callable[[int, int], None] = lambda rows, calls: None,
         sized: Callable[[int, bool], None] = lambda rows, halved: None,
+        busy: Callable[[str], AbstractContextManager[None]] = lambda device: nullcontext(),
     ) -> None:
         self._open = open_model
         self._handle = open_model()
@@ -69,7 +72,7 @@ class Gateway:
         # What is not measured yet, or cannot be, does not go beyond the small batches.
         self._measured = False
         self._gradient_rows = small
-        self._evaluated, self._sized = evaluated, sized
+        self._evaluated, self._sized, self._busy = evaluated, sized, busy
         self._waiting: deque[_Call] = deque()
         self._running: list[_Call] = []
         self._changed = threading.Condition()
@@ -99,7 +102,8 @@ class Gateway:
             assert gradient is not None  # noqa: S101
             rows = X[start : start + min(self._gradient_rows, self.rows)]
             try:
-                parts.append(gradient(rows))
+                with self._busy(self._handle.device):
+                    parts.append(gradient(rows))
             except OutOfMemoryError as error:
                 if len(rows) == 1:
                     raise _single_row(error) from error
@@ -221,7 +225,8 @@ class Gateway:
             rows = X[start : start + count]
             asked = _filled(rows, count) if self._fill else rows
             try:
-                found = self._handle(asked)
+                with self._busy(self._handle.device):
+                    found = self._handle(asked)
             except OutOfMemoryError as error:
                 if len(asked) == 1:
                     # It is the row, or the moment, and says nothing about batches of others.
@@ -247,7 +252,8 @@ class Gateway:
         """Fix the size of batches by what rows like x (1, d) take. What else is wrong with x shows later."""
         size = self._size
         try:
-            footprint = self._handle.measure(x)
+            with self._busy(self._handle.device):
+                footprint = self._handle.measure(x)
         except OutOfMemoryError as error:
             _log.warning("%d rows do not fit the model's memory: %s", SOME, error)
             size.limit(SOME // 2)

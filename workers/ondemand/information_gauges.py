@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from prometheus_client import Gauge
-
 from attributary.schemas.explanation import UniqueInformation
 from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.ondemand.scheduled_runs import ScheduledRun
-from attributary.workers.stream.gauges import Family, Values, show
+from attributary.workers.stream.series import Family, Row, remove, show
+
+#: Gauges of a feature.
+_GAUGES = 9
 
 
 class InformationGauges:
@@ -23,9 +24,9 @@ class InformationGauges:
         m = metrics
         self._most = most
         self._budget = budget
-        self._dropped = m.information_dropped
         # A feature that is not ranked has a marginal and no score, and one with doubts says so.
         self._features = Family(
+            m.information_dropped,
             m.unique_score, m.unique_score_low, m.unique_score_high, m.unique_score_stderr,
             m.unique_rank, m.unique_information, m.joint_information, m.marginal_information,
             m.unique_doubts,
@@ -47,9 +48,8 @@ class InformationGauges:
             return
         self._shown[run.model] = run
         group = (run.model,)
-        kept = run.result.features[: self._features.share(group, self._budget, self._most)]
-        self._features.set(group, {one.feature: _feature(one) for one in kept})
-        self._dropped.labels(*group).set(len(run.result.features) - len(kept))
+        most = (self._budget - len(self._single) - 1) // _GAUGES
+        self._features.set(group, run.result.features, _feature, min(self._most, most))
         for gauge, value in self._single.items():
             show(gauge, group, value(run))
 
@@ -57,15 +57,14 @@ class InformationGauges:
         """Remove the series of all other models: another worker owns them, or nobody asks any more."""
         for model in [model for model in self._shown if model not in models]:
             del self._shown[model]
-            self._features.set((model,), {})
-            gauges: list[Gauge] = [*self._single, self._dropped]
-            for gauge in gauges:
-                show(gauge, (model,), None)
+            self._features.forget((model,))
+            for gauge in self._single:
+                remove(gauge, (model,))
 
 
-def _feature(one: UniqueInformation) -> Values:
+def _feature(one: UniqueInformation) -> Row:
     interval = one.interval if one.ranked and one.interval is not None else (None, None)
-    return (
+    return one.feature, (
         one.score if one.ranked else None,
         *interval,
         one.stderr if one.ranked else None,

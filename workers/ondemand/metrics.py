@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from attributary.workers.ondemand.busy_seconds import BusySeconds
+
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 _ROWS = (1, 4, 16, 64, 256, 1024, 4096, 16_384)
 
@@ -29,6 +31,8 @@ class OnDemandMetrics:
     joined: Histogram
     batch_rows: Gauge
     halvings: Counter
+    device_busy: BusySeconds
+    device_memory: Gauge
     models_open: Gauge
     model_loads: Counter
     model_evictions: Counter
@@ -104,6 +108,17 @@ class OnDemandMetrics:
             halvings=counter(
                 "batch_halvings_total", "Batches halved because memory had run out.", "model"
             ),
+            device_busy=BusySeconds(
+                "attributary_ondemand_device_busy_seconds_total",
+                "Time in which models computed there; several at one time count once.",
+                ("device",),
+                registry=registry,
+            ),
+            device_memory=gauge(
+                "device_memory_bytes",
+                "Memory in use where models compute: on `cpu` by their processes, on a GPU by all.",
+                "device",
+            ),
             models_open=gauge("models_open", "Models held open."),
             model_loads=counter("model_loads_total", "Models opened.", "model", "outcome"),
             model_evictions=counter("model_evictions_total", "Models closed for another."),
@@ -124,7 +139,7 @@ class OnDemandMetrics:
                 "rank", "Its rank; none where the feature has no neighbourhood.", "feature"
             ),
             unique_information=information(
-                "unique_nats", "Information that its neighbours do not give.", "feature"
+                "information_nats", "Information that its neighbours do not give.", "feature"
             ),
             joint_information=information(
                 "joint_nats", "Information of the feature and its neighbours together.", "feature"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ class ModelCache:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._slots: OrderedDict[str, _Slot] = OrderedDict()
+        self._used: dict[str, int] = {}
 
     @contextmanager
     def use(self, card: ModelCard) -> Iterator[Gateway]:
@@ -70,6 +72,24 @@ class ModelCache:
         for slot in slots:
             if slot.gateway is not None:
                 slot.gateway.close()
+
+    def memory(self, device: str) -> float:
+        """Return the bytes of memory in use where models compute: on "cpu" by their processes, on a CUDA
+        device by all. While its models are busy, what was last known; NaN where they cannot tell.
+        """
+        with self._lock:
+            gateways = [slot.gateway for slot in self._slots.values()]
+        handles = [gateway.handle for gateway in gateways if gateway is not None]
+        if device == "cpu":
+            return sum(handle.resident() for handle in handles)
+        there = [handle for handle in handles if handle.device == device]
+        if not there:
+            return 0.0
+        for handle in there:
+            if (used := handle.device_memory()) is not None:
+                self._used[device] = used
+                break
+        return self._used.get(device, math.nan)
 
     @staticmethod
     def _key(card: ModelCard) -> str:
@@ -118,6 +138,7 @@ class ModelCache:
             device_batch_rows=self._options.device_batch_rows,
             evaluated=evaluated,
             sized=sized,
+            busy=metrics.device_busy.call,
         )
 
     def _count(self) -> None:

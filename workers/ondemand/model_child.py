@@ -100,6 +100,9 @@ class _Child:
         model = self._model
         assert model is not None  # noqa: S101
         limit_cpu(self._cpu_seconds)
+        if frame.kind == Kind.MEMORY:
+            self._channel.send(Kind.USED, 0 if model.used is None else model.used())
+            return
         rows, columns, _ = frame.numbers
         X = self._question.array(rows, columns)
         if model.features is not None and columns != model.features:

@@ -53,5 +53,14 @@ class ModelHandle(Protocol):
         RequestError: as for a call; OutOfMemoryError.
         """
 
+    def resident(self) -> int:
+        """Return the bytes of main memory that its process holds. From any thread."""
+
+    def device_memory(self) -> int | None:
+        """Return the bytes in use on its device, by whomever; None where it cannot tell, or has no time.
+
+        From any thread.
+        """
+
     def close(self) -> None:
         """End its process. From any thread: a call under way raises RequestError (model_failed)."""

@@ -112,6 +112,13 @@ class ModelProcess:
             raise self._break("it answered what was not asked")
         return frame.numbers if frame.numbers[2] else None
 
+    def used(self, seconds: float) -> int | None:
+        """Return the bytes in use on its device, by whomever; None where it cannot tell."""
+        frame = self._ask(Kind.MEMORY, seconds=seconds)
+        if frame.kind != Kind.USED:
+            raise self._break("it answered what was not asked")
+        return frame.numbers[0] or None
+
     def close(self) -> None:
         """Kill it with all that it started. A call under way raises RequestError (model_failed)."""
         with self._ending:
@@ -195,7 +202,7 @@ class ModelProcess:
                     ErrorCode.LIMIT_EXCEEDED,
                     f"the model took more than {seconds:g} s; it was ended",
                 )
-            used = self._resident()
+            used = self.resident()
             if used > self._memory_bytes:
                 self.close()
                 raise OutOfMemoryError(
@@ -204,7 +211,8 @@ class ModelProcess:
                     f"'memory_bytes' allows {self._memory_bytes}; it was ended",
                 )
 
-    def _resident(self) -> int:
+    def resident(self) -> int:
+        """Return the bytes of main memory that it holds."""
         try:
             family = [self._watched]
             if not sys.platform.startswith("linux"):  # there it is the tether's watcher

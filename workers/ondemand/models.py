@@ -26,6 +26,8 @@ Floats = npt.NDArray[np.float64]
 # What one question or answer may take in memory; larger batches go in parts.
 _PART_BYTES = 64 * 2**20
 _NAMED_ROWS = 5
+# Who looks at the metrics waits so long for a model that is at work.
+_PATIENCE_SECONDS = 0.2
 
 
 def open_model(card: ModelCard, policy: LoadPolicy, device: str = "cpu") -> OpenModel:
@@ -177,6 +179,28 @@ class OpenModel:
         if not parts:
             return np.empty((0, self.outputs or 1, X.shape[1]))
         return np.concatenate(parts)
+
+    def resident(self) -> int:
+        """Return the bytes of main memory that its process holds. From any thread."""
+        process = self._process
+        return process.resident() if process is not None and process.alive else 0
+
+    def device_memory(self) -> int | None:
+        """Return the bytes in use on its device, by whomever; None where it cannot tell, or has no time.
+
+        From any thread: a call under way is waited for a moment.
+        """
+        if not self._calling.acquire(timeout=_PATIENCE_SECONDS):
+            return None
+        try:
+            process = self._process
+            if process is None or not process.alive:
+                return None
+            return process.used(self._policy.call_seconds)
+        except RequestError:
+            return None
+        finally:
+            self._calling.release()
 
     def close(self) -> None:
         """End its process. From any thread: a call under way raises RequestError (model_failed)."""

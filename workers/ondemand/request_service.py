@@ -20,16 +20,16 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from mode import Service
 
 from attributary.schemas.connection import Connection
-from attributary.schemas.explanation import Progress
 from attributary.schemas.topics import Topics
 from attributary.workers.ondemand.answering import Answering
-from attributary.workers.ondemand.answers import AnswerLog, answer_record
+from attributary.workers.ondemand.answers import AnswerLog
 from attributary.workers.ondemand.backlog import Backlog
 from attributary.workers.ondemand.cancellations import CancellationReader
 from attributary.workers.ondemand.job import Job, Priority
 from attributary.workers.ondemand.job_queue import JobQueue
 from attributary.workers.ondemand.metrics import OnDemandMetrics
 from attributary.workers.ondemand.options import OnDemandOptions
+from attributary.workers.ondemand.progress import ProgressTeller
 from attributary.workers.ondemand.scheduler import Scheduler
 from attributary.workers.stream.group_service import GroupService
 from attributary.workers.stream.outgoing import Outgoing
@@ -84,15 +84,16 @@ class RequestService(GroupService):
         #: Set while it is known which partitions are this worker's.
         self._settled = asyncio.Event()
         self._sending = 0
-        self._ids: set[str] = set()
-        self._answer_partitions = 1
+        #: By id, the request that it is answered with.
+        self._holders: dict[str, Job] = {}
         self._stopping = False
 
     async def on_start(self) -> None:
         """Join the group, and start as many workers as there may be requests at once."""
         await super().on_start()
-        self._answer_partitions = await self.producer.partitions(self._topics.explanations)
-        self._answering = self._make_answering(self._answer_partitions)
+        partitions = await self.producer.partitions(self._topics.explanations)
+        self._answering = self._make_answering(partitions)
+        self._progress = ProgressTeller(self._topics, partitions, self._worker, self.producer)
         self._threads = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="request")
         self._cancellations.on_cancel = self._cancel
         for _ in range(self._options.concurrency):
@@ -134,7 +135,7 @@ class RequestService(GroupService):
         if self._settled.is_set():
             await self._until(lambda: not self._in_flight(), self._options.drain_seconds)
         await self._commit()
-        await self._release([job for job in self._in_flight() if job.begun])
+        await self._progress.release(self._begun())
         self._drop(list(self._backlogs))
 
     async def on_stop(self) -> None:
@@ -155,6 +156,9 @@ class RequestService(GroupService):
 
     def _in_flight(self) -> list[Job]:
         return [job for jobs in self._jobs.values() for job in jobs.values() if job.working]
+
+    def _begun(self) -> list[Job]:
+        return [job for job in self._in_flight() if job.begun and not job.lost.is_set()]
 
     def _drop(self, partitions: list[TopicPartition]) -> None:
         """Forget partitions that are no longer this worker's, with all that is under way for them."""
@@ -237,29 +241,34 @@ class RequestService(GroupService):
         await self._know_since(partition, job)
         if job.lost.is_set():
             return
-        if job.id is not None and job.id in self._ids:
-            # The same request once more, while it is computed: it is answered with that.
-            self._queue.put(job)
-            await asyncio.sleep(0.1)
-            return
         if self._answers.answered(job.origin, job.id):
             self._metrics.repeated.inc()
             self._done(job)
             return
+        if not self._holds(job):
+            # The same request once more, while it is computed: it is answered with that.
+            self._queue.put(job)
+            await asyncio.sleep(0.1)
+            return
         self._metrics.waiting_seconds.labels(job.priority).observe(
             max(0.0, time.time() - job.record.timestamp / 1000)
         )
-        taken = job.id
-        if taken is not None:
-            self._ids.add(taken)
         self._metrics.in_flight.inc()
         try:
             records = await self._answering.answer(job, self._threads, self._begin)
-            if records:
+            if not self._holds(job):
+                # Its key says no id, and inside it has that of another one at hand.
+                self._queue.put(job)
+            elif records:
                 await self._send(job, records)
         finally:
             self._metrics.in_flight.dec()
-            self._ids.discard(taken or "")
+            if job.id is not None and self._holders.get(job.id) is job:
+                del self._holders[job.id]
+
+    def _holds(self, job: Job) -> bool:
+        """Whether a request is the one that its id is answered with, now or already."""
+        return job.id is None or self._holders.setdefault(job.id, job) is job
 
     async def _know_since(self, partition: TopicPartition, job: Job) -> None:
         """Know which requests of the partition are answered, from this one on."""
@@ -274,10 +283,9 @@ class RequestService(GroupService):
 
     async def _begin(self, job: Job) -> None:
         """Write down that the request is begun: a worker that dies of it leaves this behind."""
-        assert job.id is not None  # noqa: S101
-        job.attempt = self._answers.begun(job.id) + 1
+        job.attempt = self._answers.begun(job.origin) + 1
         job.begun = True
-        await self._acknowledged([self._progress(job, "started")], job)
+        await self._acknowledged([self._progress.started(job)], job)
 
     async def _send(self, job: Job, records: list[Outgoing]) -> None:
         """Send the final answer, unless it is another's to give; then count the request as done."""
@@ -293,6 +301,9 @@ class RequestService(GroupService):
             self._sending += 1
             try:
                 sent = await self._acknowledged(records, job)
+                if sent:
+                    # Before another of its id has its turn: the log is read a moment later.
+                    self._answers.acknowledged(job.origin, job.id)
             finally:
                 self._sending -= 1
                 await self._tell_ended()
@@ -325,7 +336,6 @@ class RequestService(GroupService):
     @Service.task
     async def _keep_up(self) -> None:
         """Commit, and tell progress."""
-        told: dict[int, tuple[int, int]] = {}
         last = time.monotonic()
         while not self.should_stop:
             await asyncio.sleep(_COMMIT_SECONDS)
@@ -334,7 +344,7 @@ class RequestService(GroupService):
             await self._repeat()
             if time.monotonic() - last >= self._options.progress_seconds:
                 last = time.monotonic()
-                told = await self._tell(told)
+                await self._progress.tell(self._begun())
 
     @Service.task
     async def _schedule(self) -> None:
@@ -382,37 +392,3 @@ class RequestService(GroupService):
                     await self.producer.send([record])
             except KafkaError as error:
                 _log.warning("the answer that holds could not be written again: %s", error)
-
-    async def _tell(self, told: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
-        begun = [job for job in self._in_flight() if job.begun and not job.lost.is_set()]
-        steps = {id(job): (job.done, job.total) for job in begun}
-        changed = [job for job in begun if job.total and told.get(id(job)) != steps[id(job)]]
-        try:
-            await self.producer.send([self._progress(job, "running") for job in changed])
-        except KafkaError as error:
-            _log.info("progress was not told: %s", error)
-        return steps
-
-    async def _release(self, jobs: list[Job]) -> None:
-        """Take back that the requests were begun: this worker did not die of them."""
-        for job in jobs:
-            job.lost.set()
-        try:
-            await asyncio.wait_for(
-                self.producer.send([self._progress(job, "released") for job in jobs]), 2.0
-            )
-        except (KafkaError, asyncio.TimeoutError) as error:
-            _log.info("requests were not released: %s", error)
-
-    def _progress(self, job: Job, state: Any) -> Outgoing:
-        message = Progress(
-            id=job.id or "",
-            state=state,
-            attempt=job.attempt,
-            done=job.done,
-            total=job.total,
-            at=round(time.time() * 1000),
-        )
-        return answer_record(
-            self._topics, self._answer_partitions, message, job.origin, self._worker
-        )

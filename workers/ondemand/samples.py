@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,15 +73,23 @@ class _Pane:
 
 
 class SampleBook:
-    """One model's samples by pane; the oldest panes go when they hold more than ``most`` rows."""
+    """One model's samples by pane; the oldest panes go when they hold more than ``most`` rows.
+
+    One thread may add while others draw.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._changing = threading.Lock()
         self._rows = 0
         self._panes: dict[int, dict[_Place, _Pane]] = {}
 
     def add(self, header: SketchHeader, sample: RowSample) -> None:
         """Take a sketch's sample; of two of one place the one that counts more offsets holds."""
+        with self._changing:
+            self._add(header, sample)
+
+    def _add(self, header: SketchHeader, sample: RowSample) -> None:
         panes = self._panes.setdefault(header.pane, {})
         place = (header.topic, header.partition, header.block)
         known = panes.get(place)
@@ -105,12 +114,13 @@ class SampleBook:
 
         ``layouts`` are those of each epoch. Rows come by ascending hash; a row counted twice comes once.
         """
-        samples = [
-            (pane.sample, layouts[pane.epoch])
-            for start in sorted(self._panes)
-            for _, pane in sorted(self._panes[start].items())
-            if pane.epoch in layouts
-        ]
+        with self._changing:
+            samples = [
+                (pane.sample, layouts[pane.epoch])
+                for start in sorted(self._panes)
+                for _, pane in sorted(self._panes[start].items())
+                if pane.epoch in layouts
+            ]
         parts = [sample.rows() for sample, _ in samples]
         newest = max((int(part.event_time.max()) for part in parts if len(part.hashes)), default=0)
         end = newest + 1 if window.end is None else window.end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from attributary.schemas.card import ModelCard
 from attributary.schemas.connection import Connection
@@ -21,7 +22,7 @@ from attributary.workers.ondemand.request_service import RequestService
 from attributary.workers.ondemand.samples import SampleReader
 from attributary.workers.ondemand.scheduler import Scheduler
 from attributary.workers.stream.control import ControlReader
-from attributary.workers.stream.host import Hosted, host
+from attributary.workers.stream.host import Hosted, Signs, host
 
 
 def run_worker(
@@ -31,7 +32,7 @@ def run_worker(
     open_model: Callable[[ModelCard], ModelHandle],
     *,
     metrics: OnDemandMetrics,
-    on_ready: Callable[[], None],
+    signs: Signs,
     device: str = "cpu",
 ) -> None:
     """Run until SIGINT or SIGTERM, then hand over and return. ``device``: "cpu" or "cuda:N".
@@ -42,7 +43,7 @@ def run_worker(
     def build(loop: asyncio.AbstractEventLoop) -> Hosted:
         return build_worker(connection, topics, options, open_model, metrics, loop, device)
 
-    host("attributary-ondemand", connection, build, on_ready)
+    host("attributary-ondemand", connection, build, signs)
 
 
 def build_worker(
@@ -61,6 +62,8 @@ def build_worker(
     cancellations = CancellationReader(connection, topics, loop=loop)
     samples = SampleReader(connection, topics, control.catalogue, options.sample_rows, loop=loop)
     cache = ModelCache(open_model, options, metrics)
+    for place in {"cpu", device}:
+        metrics.device_memory.labels(place).set_function(partial(cache.memory, place))
     windows = FinalWindows(connection, topics, loop=loop)
     scheduler = Scheduler(topics, options, control.catalogue, answers, windows, metrics)
 

@@ -13,6 +13,7 @@ import gc
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import faust
 from aiokafka.errors import KafkaError
@@ -25,6 +26,7 @@ from attributary.workers.stream.group_service import GroupService
 
 # A drain that a broker's absence holds up must not keep the process alive.
 _STOP_SECONDS = 8.0
+_BEAT_SECONDS = 1.0
 
 
 class _Boot(BootStrategy):
@@ -40,6 +42,14 @@ class _App(faust.App):
         """Make none: tables would live there, and there are no tables."""
 
 
+class Signs(NamedTuple):
+    """What a worker calls so that others see how it is."""
+
+    ready: Callable[[], None]
+    #: Called each second that the event loop comes round.
+    beat: Callable[[], None]
+
+
 @dataclass(frozen=True)
 class Hosted:
     """What a worker consists of, in the order of its start: readers first, then members of groups."""
@@ -52,20 +62,20 @@ def host(
     name: str,
     connection: Connection,
     build: Callable[[asyncio.AbstractEventLoop], Hosted],
-    on_ready: Callable[[], None],
+    signs: Signs,
 ) -> None:
-    """Run until SIGINT or SIGTERM, then hand over and return. ``on_ready``: every group is joined.
+    """Run until SIGINT or SIGTERM, then hand over and return. ``signs.ready``: every group is joined.
 
     Raises BrokerError where the broker or a topic is missing, and whatever a service crashes with.
     """
-    asyncio.run(_run(name, connection, build, on_ready))
+    asyncio.run(_run(name, connection, build, signs))
 
 
 async def _run(
     name: str,
     connection: Connection,
     build: Callable[[asyncio.AbstractEventLoop], Hosted],
-    on_ready: Callable[[], None],
+    signs: Signs,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -78,6 +88,7 @@ async def _run(
         loop=loop,
     )
     hosted = build(loop)
+    beating = asyncio.create_task(_beat(signs.beat))
     services: list[Service] = [*hosted.readers, *hosted.groups]
     try:
         await app.start()
@@ -94,12 +105,19 @@ async def _run(
         if all(group.joined.is_set() for group in hosted.groups):
             # What is there now stays: the collector need not go through it for every batch of records.
             gc.freeze()
-            on_ready()
+            signs.ready()
         await _first(*(event() for event in ended))
         _raise_crash([app, *services])
     finally:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(_stop_all(app, services), _STOP_SECONDS)
+        beating.cancel()
+
+
+async def _beat(beat: Callable[[], None]) -> None:
+    while True:
+        beat()
+        await asyncio.sleep(_BEAT_SECONDS)
 
 
 async def _first(*events: Awaitable[object]) -> None:

@@ -23,6 +23,7 @@ from attributary.workers.stream.label_limit import LabelLimit
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import IngestOptions
 from attributary.workers.stream.outgoing import Outgoing, flush_records
+from attributary.workers.stream.series import remove
 from attributary.workers.stream.turn import Cadence
 
 _log = logging.getLogger(__name__)
@@ -89,6 +90,8 @@ class IngestService(GroupService):
         for partition in partitions:
             self._cores.pop(partition, None)
             self._committed.pop(partition, None)
+            for gauge in (self._metrics.lag, self._metrics.sketched):
+                remove(gauge, tuple(map(str, partition)))
 
     async def finish(self) -> None:
         """Send and commit what is counted."""
@@ -139,8 +142,6 @@ class IngestService(GroupService):
             end = self.consumer.highwater(partition) or 0
             lost = core.add(taken, now, starts.get(partition, 0), end_offset=end)
             self._lost(partition, records[0].offset, lost)
-            read = records[-1].offset + 1
-            self._metrics.lag.labels(*partition).set(max(0, end - read))
             self._metrics.sketched.labels(*partition).set(core.sketched.fraction)
             self._metrics.messages.inc(len(records))
             self._metrics.message_bytes.inc(sum(len(record.value or b"") for record in records))
@@ -191,7 +192,8 @@ class IngestService(GroupService):
     ) -> PartitionIngest:
         _log.error(
             "%s/%d was read up to %d and goes on at %d: the broker has lost the end of its log, or the topic "
-            "is a new one of the same name; counting starts again there",
+            "is a new one of the same name. Offsets that were counted are not counted again, whatever they "
+            "hold now: a new topic needs a new topic_prefix",
             *partition, core.expected, offset,
         )  # fmt: skip
         self._committed.pop(partition, None)
@@ -238,11 +240,12 @@ class IngestService(GroupService):
         started = time.monotonic()
         # Where the partitions end now, not where they ended when they were last read: merge must know
         # that rows are on their way before it hears how far the other partitions have come.
-        ends = await self.consumer.end_offsets(list(self._cores)) if self._cores else {}
-        flushes = {
-            partition: core.flush(self._end(partition, ends.get(partition, 0)))
-            for partition, core in self._cores.items()
-        }
+        told = await self.consumer.end_offsets(list(self._cores)) if self._cores else {}
+        flushes = {}
+        for partition, core in self._cores.items():
+            end = self._end(partition, told.get(partition, 0))
+            self._metrics.lag.labels(*partition).set(max(0, end - core.expected))
+            flushes[partition] = core.flush(end)
         records = [
             record
             for flush in flushes.values()

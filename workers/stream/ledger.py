@@ -26,6 +26,7 @@ class SourceLedger:
         self.first: int | None = None
         self.upto = 0
         self.end_offset = 0
+        self._told_end = 0
         self._acknowledged = 0
         self.event_time: dict[str, int] = {}
         self._moved_at: dict[str, int] = {}
@@ -61,7 +62,7 @@ class SourceLedger:
         """Return the books that ``state`` gave; RejectedError where a manifest cannot be read."""
         ledger = cls()
         ledger.first, ledger.upto, ledger.end_offset = state.first, state.upto, state.end_offset
-        ledger._acknowledged = state.acknowledged
+        ledger._told_end, ledger._acknowledged = state.end_offset, state.acknowledged
         ledger.event_time, ledger._moved_at = dict(state.event_time), dict(state.moved_at)
         ledger._expected = set(state.expected)
         ledger._closed = {n: Totals(a, Counter(r)) for n, (a, r) in state.closed.items()}
@@ -73,6 +74,7 @@ class SourceLedger:
     def add(self, manifest: Manifest, clock: int) -> None:
         """Take a manifest; of two for one block the one that covers more holds."""
         self.end_offset = max(self.end_offset, manifest.end_offset)
+        self._told_end = manifest.end_offset
         self._acknowledged = max(self._acknowledged, manifest.acknowledged)
         self.upto = max(self.upto, manifest.upto)
         if manifest.upto == manifest.block or self.is_closed(manifest.block):
@@ -199,6 +201,11 @@ class SourceLedger:
         covered = sorted([*self._spans, *held, *behind])
         pairs = pairwise([(0, self.first), *covered])
         return sum(max(0, right[0] - left[1]) for left, right in pairs)
+
+    @property
+    def beyond_end(self) -> int:
+        """Offsets counted that lie behind where the log ended when it was told last."""
+        return max(0, self.upto - self._told_end)
 
     def counts(self, block: int, upto: int) -> bool:
         """Say whether some of the offsets [block, upto) are in closed blocks, and not to be added again."""

@@ -182,6 +182,10 @@ class MergePartition:
         """Return the offsets without a manifest, by source partition."""
         return {source: ledger.gap_offsets for source, ledger in self._sources.items()}
 
+    def beyond_end(self) -> dict[SourceKey, int]:
+        """Return the offsets counted behind the end of the log, by source partition."""
+        return {source: ledger.beyond_end for source, ledger in self._sources.items()}
+
     def watermarks(self) -> dict[str, int]:
         """Return the watermark of every model that has one, in milliseconds."""
         return {

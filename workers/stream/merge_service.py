@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from mode import Service
+from prometheus_client import Gauge
 
 from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.connection import Connection
@@ -24,6 +25,7 @@ from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.ends import CatchUp
 from attributary.workers.stream.gauges import ModelGauges
 from attributary.workers.stream.group_service import GroupService
+from attributary.workers.stream.held import SourceKey
 from attributary.workers.stream.merge import MergePartition
 from attributary.workers.stream.metrics import StreamMetrics
 from attributary.workers.stream.options import MergeOptions
@@ -84,6 +86,7 @@ class MergeService(GroupService):
 
     async def take_over(self, partitions: list[TopicPartition]) -> None:
         """Go on from the newest snapshots, or read the partitions from their beginning."""
+        await self._forget_others(partitions)
         if not partitions:
             return
         beginnings = await self.consumer.beginning_offsets(partitions)
@@ -111,15 +114,25 @@ class MergeService(GroupService):
         for partition in partitions:
             before = self._owned[partition]
             core = (await self._new_core(partition))()
+            self._gauges.forget(await self._owner(partition))
             older = before.older or (before.core, before.position)
             start = beginnings[partition]
             self.consumer.seek(partition, start)
             catch_up = CatchUp(self.consumer, [partition])
             self._owned[partition] = _Owned(core, start, catch_up, older=older)
 
-    async def _new_core(self, partition: TopicPartition) -> Callable[[], MergePartition]:
+    async def _forget_others(self, partitions: list[TopicPartition]) -> None:
+        """Remove the series of the models of other partitions: another worker shows them now."""
+        owners = [await self._owner(partition) for partition in partitions]
+        self._gauges.forget(lambda model: not any(owns(model) for owns in owners))
+
+    async def _owner(self, partition: TopicPartition) -> Callable[[str], bool]:
+        """Return what tells whether a model's sketches come to this partition."""
         count = await self.producer.partitions(self._topics.sketches)
-        owner = _owner(partition.partition, count)
+        return lambda model: sketch_partition(model, count) == partition.partition
+
+    async def _new_core(self, partition: TopicPartition) -> Callable[[], MergePartition]:
+        owner = await self._owner(partition)
         return lambda: MergePartition(self._catalogue, self._options, owner)
 
     async def hand_over(self, partitions: list[TopicPartition]) -> None:
@@ -129,7 +142,8 @@ class MergeService(GroupService):
         for partition in partitions:
             self._owned.pop(partition, None)
             self._snapshots.forget(partition.partition)
-        self._gauges.forget()
+        for gauge in (self._metrics.gaps, self._metrics.beyond_end):
+            gauge.clear()
 
     async def finish(self) -> None:
         """Publish what has changed, and write a last snapshot."""
@@ -266,7 +280,7 @@ class MergeService(GroupService):
                 self._unsent += [result_record(message, self._topics) for message in messages]
                 self._show(messages)
                 await self._turn.give()
-            self._export(core)
+        self._export()
         news = bool(self._unsent)
         try:
             await self.producer.send(self._unsent)
@@ -324,21 +338,23 @@ class MergeService(GroupService):
             await asyncio.wait({self._saving})
         await self._save(partitions)
 
-    def _export(self, core: MergePartition) -> None:
+    def _export(self) -> None:
         metrics = self._metrics
         cores = [owned.core for owned in self._owned.values()]
         metrics.sketches_superseded.set(sum(each.superseded for each in cores))
         metrics.models_refused.set(sum(each.refused for each in cores))
         metrics.settled_early.set(sum(each.settled_early for each in cores))
-        metrics.sketches_unusable.inc(len(core.troubles))
-        for text in [*core.troubles, *core.refusals]:
-            _log.error("%s", text)
-        core.troubles.clear()
-        core.refusals.clear()
-        for (topic, partition), offsets in core.gaps().items():
-            metrics.gaps.labels(topic, partition).set(offsets)
-        for model, watermark in core.watermarks().items():
-            metrics.watermark.labels(model).set(watermark / 1000)
+        for core in cores:
+            metrics.sketches_unusable.inc(len(core.troubles))
+            for text in [*core.troubles, *core.refusals]:
+                _log.error("%s", text)
+            core.troubles.clear()
+            core.refusals.clear()
+            for model, watermark in core.watermarks().items():
+                self._gauges.watermark(model, watermark)
+        _show_most(metrics.gaps, [core.gaps() for core in cores])
+        _show_most(metrics.beyond_end, [core.beyond_end() for core in cores])
+        self._gauges.sweep()
 
     def _show(self, messages: list[WindowAttribution | WindowDrift]) -> None:
         for message in messages:
@@ -349,6 +365,11 @@ class MergeService(GroupService):
                 self._gauges.drift(message)
 
 
-def _owner(partition: int, partitions: int) -> Callable[[str], bool]:
-    """Return what tells whether a model's sketches come to this partition of the sketches topic."""
-    return lambda model: sketch_partition(model, partitions) == partition
+def _show_most(gauge: Gauge, books: Iterable[Mapping[SourceKey, int]]) -> None:
+    """Show the most that any has: all partitions of sketches have the manifests, and one may lack some."""
+    most: dict[SourceKey, int] = {}
+    for found in books:
+        for source, offsets in found.items():
+            most[source] = max(offsets, most.get(source, 0))
+    for (topic, partition), offsets in most.items():
+        gauge.labels(topic, partition).set(offsets)

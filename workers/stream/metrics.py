@@ -31,6 +31,7 @@ class StreamMetrics:
     models_refused: Gauge
     settled_early: Gauge
     gaps: Gauge
+    beyond_end: Gauge
     watermark: Gauge
     windows_published: Counter
     publish_seconds: Histogram
@@ -40,6 +41,8 @@ class StreamMetrics:
     snapshot_failures: Counter
     score: Gauge
     score_stderr: Gauge
+    score_low: Gauge
+    score_high: Gauge
     strength_low: Gauge
     rank: Gauge
     direction: Gauge
@@ -49,6 +52,9 @@ class StreamMetrics:
     window_rows: Gauge
     window_end: Gauge
     series_dropped: Gauge
+    groups_dropped: Gauge
+    drift_dropped: Gauge
+    outputs_dropped: Gauge
     psi: Gauge
     psi_critical: Gauge
     ks: Gauge
@@ -135,7 +141,17 @@ class StreamMetrics:
                 "Windows published before their time because too many were open, since assigned.",
             ),
             gaps=gauge("gap_offsets", "Offsets that no manifest covers.", "topic", "partition"),
-            watermark=gauge("watermark_seconds", "Event-time watermark.", "model"),
+            beyond_end=gauge(
+                "counted_beyond_end_offsets",
+                "Offsets counted behind the end of the log: it lost its end, or is a new one.",
+                "topic",
+                "partition",
+            ),
+            watermark=gauge(
+                "watermark_timestamp_seconds",
+                "Event-time watermark, seconds since 1970.",
+                "model",
+            ),
             windows_published=counter("windows_published_total", "Windows published.", "model"),
             publish_seconds=seconds("publish_seconds", "Time to evaluate and publish once."),
             snapshot_time=gauge(
@@ -154,6 +170,8 @@ class StreamMetrics:
             ),
             score=gauge("score_ratio", "Co-movement ratio of the newest window.", *scored),
             score_stderr=gauge("score_stderr_ratio", "Its standard error.", *scored),
+            score_low=gauge("score_low_ratio", "Lower end of its 95 % interval.", *scored),
+            score_high=gauge("score_high_ratio", "Upper end of its 95 % interval.", *scored),
             strength_low=gauge(
                 "strength_low_ratio",
                 "Lower end of the interval of the strength |2 CIR - 1|: what features are ranked by.",
@@ -187,6 +205,17 @@ class StreamMetrics:
             ),
             series_dropped=gauge(
                 "features_not_exported", "Features beyond the series budget.", *scored[:3]
+            ),
+            groups_dropped=gauge(
+                "groups_not_exported", "Groups of features beyond it.", *scored[:3]
+            ),
+            drift_dropped=gauge(
+                "drift_features_not_exported", "Features beyond it, of drift.", *drifted[:3]
+            ),
+            outputs_dropped=gauge(
+                "outputs_not_exported",
+                "Pairs of output and window beyond it, and such triples with a reference.",
+                "model",
             ),
             psi=gauge("psi_ratio", "Population-stability index of a feature.", *drifted),
             psi_critical=gauge(

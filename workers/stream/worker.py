@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import ConfigurationError
 from attributary.schemas.topics import Topics
 from attributary.workers.stream.control import ControlReader
 from attributary.workers.stream.group_service import GroupService
-from attributary.workers.stream.host import Hosted, host
+from attributary.workers.stream.host import Hosted, Signs, host
 from attributary.workers.stream.ingest_service import IngestService
 from attributary.workers.stream.merge_service import MergeService
 from attributary.workers.stream.metrics import StreamMetrics
@@ -27,7 +26,7 @@ def run_worker(
     *,
     roles: frozenset[str],
     metrics: StreamMetrics,
-    on_ready: Callable[[], None],
+    signs: Signs,
 ) -> None:
     """Run until SIGINT or SIGTERM, then hand over and return.
 
@@ -46,4 +45,4 @@ def run_worker(
             groups.append(MergeService(connection, topics, merge, catalogue, metrics, loop=loop))
         return Hosted([control], groups)
 
-    host("attributary-stream", connection, build, on_ready)
+    host("attributary-stream", connection, build, signs)

@@ -71,7 +71,8 @@ class LoadedModel:
 
     ``predict``: (n, d) to (n,) or (n, c). ``gradient``: (n, d) to (n, c, d). ``precision``: what it computes
     in. ``features``: d where the model knows it. ``device``: where it really computes. ``meter``: of the
-    device's memory, where that is not the main memory and the library tells.
+    device's memory, where that is not the main memory and the library tells. ``used``: the bytes in use
+    there, by whomever.
     """
 
     predict: Batched
@@ -81,6 +82,7 @@ class LoadedModel:
     gradient: Batched | None = None
     device: str = "cpu"
     meter: Meter | None = None
+    used: Callable[[], int] | None = None
 
 
 def not_loadable(why: str) -> RequestError:

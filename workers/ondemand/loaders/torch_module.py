@@ -92,6 +92,7 @@ def adapt(
                 jacobian[:, index] = 0.0 if slope is None else slope.double().cpu().numpy()
         return jacobian
 
+    meter = CudaMeter(device) if device.type == "cuda" else None
     precision: Precision = "float64" if dtype == torch.float64 else "float32"
     return LoadedModel(
         predict=predict,
@@ -100,7 +101,8 @@ def adapt(
         features=features,
         gradient=gradient if inputs == "numeric" and not source.piecewise_constant else None,
         device=str(device),
-        meter=CudaMeter(device) if device.type == "cuda" else None,
+        meter=meter,
+        used=None if meter is None else meter.used,
     )
 
 
@@ -123,6 +125,11 @@ class CudaMeter:
         left, _ = torch.cuda.mem_get_info(self._device)
         held = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
         return int(left + held)
+
+    def used(self) -> int:
+        """Return what is in use on the device, by whomever."""
+        left, all_of_it = torch.cuda.mem_get_info(self._device)
+        return int(all_of_it - left)
 
     def release(self) -> None:
         """Give back what torch holds without using it."""
