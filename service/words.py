@@ -25,11 +25,6 @@ def duration(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-def quantity(count: int, noun: str) -> str:
-    """Return a number of things: ``1 message``, ``2,000 messages``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def left_out(rows: int) -> str:
     """Return in brackets how many of the rows just named no score rests on; nothing where it is none."""
     return f" ({rows:,} of them left out of the scores, lightweight mode)" if rows else ""
@@ -61,3 +56,8 @@ def name_window(window: Window) -> str:
         return f"decayed, {describe_window(window)}"
     width = f"{window.kind}, {duration(window.seconds or 0)}"
     return f"{width} every {duration(window.hop_seconds)}" if window.hop_seconds else width
+
+
+def quantity(count: int, noun: str) -> str:
+    """Return a number of things: ``1 message``, ``2,000 messages``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

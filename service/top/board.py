@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from attributary.service.accounting import Accounting, Source
+from attributary.service.accounting import Accounting
 from attributary.service.model_board import ModelBoard
 
 
@@ -16,9 +15,8 @@ class Board:
     ``registered`` are the models that have a card, ``named`` those that results were seen of. ``caught_up``:
     the newest results are read. ``older`` is how much of the older ones is read, while they are being read;
     ``complete``: there are no others.
-    ``accounting`` is None as long as the manifests are not read. ``shrunk`` are partitions whose log ends
-    before what was counted of it. ``answered`` is when the broker last did (milliseconds), ``trouble``
-    what it said since, or "" where it says nothing.
+    ``accounting`` is None as long as the manifests are not read. ``answered`` is when the broker last did
+    (milliseconds), ``trouble`` what it said since, or "" where it says nothing.
     """
 
     broker: str
@@ -32,20 +30,12 @@ class Board:
     complete: bool = False
     dead_letters: int = 0
     accounting: Accounting | None = None
-    shrunk: list[Source] = field(default_factory=list)
     answered: int | None = None
     trouble: str | None = None
 
     def wants(self, model: str) -> bool:
         """Whether that model is to be shown."""
         return self.model in (None, model)
-
-    def take_ends(self, ends: Mapping[Source, int], counted: Accounting | None) -> None:
-        """Compare the ends of the rows' partitions with what was ``counted`` before they were asked for."""
-        sources = {} if counted is None else counted.sources
-        self.shrunk = [
-            at for at, source in sources.items() if ends.get(at, source.upto) < source.upto
-        ]
 
     @property
     def known(self) -> list[str]:

@@ -138,17 +138,14 @@ class Feed:
 
 
 async def refresh_ends(board: Board, topics: Topics, reader: Extents, patience: float) -> None:
-    """Write onto the board how far the topics go; SilentError where the broker takes longer than ``patience``
-    seconds to tell, BrokerError where it does not tell."""
-    counted = board.accounting
+    """Write onto the board how many dead letters there are; SilentError where the broker takes longer than
+    ``patience`` seconds to tell, BrokerError where it does not tell."""
     try:
         found = await asyncio.wait_for(reader.refresh(), patience)
     except asyncio.TimeoutError:
         raise SilentError(
             f"the broker at {board.broker} has not answered for {patience:g} s"
         ) from None
-    rows = {(at.topic, at.partition): e.end for at, e in found.items() if at.topic == topics.rows}
-    board.take_ends(rows, counted)
     dead = [extent for at, extent in found.items() if at.topic == topics.dead_letters]
     board.dead_letters = sum(extent.end - extent.first for extent in dead)
     board.answered, board.trouble = round(time.time() * 1000), None

@@ -127,12 +127,13 @@ def _alarms(board: Board, now: int) -> list[str]:
     if board.trouble is not None:
         told = f"{shortened(board.trouble, 100)}," if board.trouble else "broker not answering"
         found.append(f"{told} for {about((now - (board.answered or now)) / 1000)}")
-    for topic, partition in board.shrunk:
+    books = board.accounting
+    for topic, partition in [] if books is None else books.lost_ends:
         found.append(f"{shortened(topic, 40)}/{partition} ends before what was counted of it")
     if board.gaps:
         found.append(f"{quantity(board.gaps, 'offset')} lost")
-    if board.accounting is not None and board.accounting.overlaps:
-        found.append(f"{quantity(board.accounting.overlaps, 'offset')} counted twice")
+    if books is not None and books.overlaps:
+        found.append(f"{quantity(books.overlaps, 'offset')} counted twice")
     return found
 
 

@@ -277,7 +277,7 @@ def test_the_least_important_parts_of_a_line_go_first() -> None:
 
 
 def books(*, lag: int, accepted: dict[str, int], start: int = 0, upto: int = 40) -> Accounting:
-    source = SourceAccount(start=start, upto=upto, covered=upto, gaps=0, overlaps=0, lag=lag)
+    source = SourceAccount(start=start, upto=upto, covered=upto, gaps=0, overlaps=0, end=upto + lag)
     models = {name: ModelAccount(accepted=rows) for name, rows in accepted.items()}
     return Accounting(models, {("rows", 0): source})
 
@@ -299,10 +299,9 @@ def test_lag_is_what_no_manifest_counts_and_merges_distance_is_told_apart() -> N
 
 def test_a_log_that_ends_before_what_was_counted_is_an_alarm() -> None:
     board = Board("b")
-    counted = books(lag=0, accepted={}, upto=40)
-    board.take_ends({("rows", 0): 40}, counted)
+    board.accounting = books(lag=0, accepted={}, upto=40)
     assert "ends before" not in frame(board)
-    board.take_ends({("rows", 0): 39}, counted)
+    board.accounting = books(lag=-1, accepted={}, upto=40)
     assert frame(board).startswith("rows/0 ends before what was counted of it · b · ")
 
 

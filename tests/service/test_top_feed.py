@@ -11,7 +11,6 @@ from aiokafka.errors import KafkaTimeoutError
 
 from attributary.schemas.errors import BrokerError
 from attributary.schemas.topics import Topics
-from attributary.service.accounting import Accounting, SourceAccount
 from attributary.service.log_extents import Extent
 from attributary.service.top import feed
 from attributary.service.top.board import Board
@@ -33,17 +32,12 @@ class FakeExtents:
         return self.found or {}
 
 
-async def test_the_ends_tell_dead_letters_and_logs_that_are_too_short() -> None:
+async def test_an_answer_tells_the_dead_letters_and_that_the_broker_is_back() -> None:
     board = Board("b:9092", trouble="")
-    source = SourceAccount(start=0, upto=40, covered=40, gaps=0, overlaps=0)
-    board.accounting = Accounting({}, {(TOPICS.rows, 0): source})
     reader = FakeExtents({ROWS: Extent(0, 40, None), DEAD: Extent(2, 9, None)})
     await refresh_ends(board, TOPICS, reader, 5.0)
-    assert (board.dead_letters, board.shrunk, board.trouble) == (7, [], None)
+    assert (board.dead_letters, board.trouble) == (7, None)
     assert board.answered is not None
-    reader.found = {ROWS: Extent(0, 3, None), DEAD: Extent(2, 9, None)}
-    await refresh_ends(board, TOPICS, reader, 5.0)
-    assert board.shrunk == [(TOPICS.rows, 0)]
 
 
 async def test_a_broker_that_does_not_answer_is_found_out_in_time() -> None:
