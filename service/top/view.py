@@ -107,7 +107,7 @@ def _head(board: Board, now: int, *, zeros: bool) -> list[Part]:
         parts.append(part(1, f"{books.waiting:,} {told} for a grid", "yellow"))
     parts.append(part(4, shortened(board.broker, 40), "bold"))
     lag = "unknown" if board.lag is None else quantity(board.lag, "message")
-    parts.append(part(1, f"lag {lag}"))
+    parts.append(part(0, f"lag {lag}"))
     if board.unmerged:
         parts.append(part(2, f"{quantity(board.unmerged, 'row')} counted, not in results yet"))
     if not board.caught_up:
