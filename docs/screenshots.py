@@ -33,8 +33,9 @@ from attributary.service.registry import send_card
 from attributary.service.settings import Settings, load_settings
 from attributary.service.supervisor import Supervisor
 from attributary.service.top.board import Board
-from attributary.service.top.feed import ends_reader, follow_results, refresh_ends
-from attributary.service.top.view import Choice, render
+from attributary.service.top.choice import Choice
+from attributary.service.top.feed import Feed
+from attributary.service.top.view import render
 from attributary.service.topics import create_topics
 
 IMAGES = Path(__file__).parent / "images"
@@ -100,17 +101,15 @@ def _print(_name: str, line: str) -> None:
 async def _top(settings: Settings) -> None:
     """Stream two models at once and draw ``top`` as soon as it has caught up."""
     connection, topics = settings.connection, settings.topics
-    board = Board(settings.connection.bootstrap)
-    following = asyncio.create_task(follow_results(board, connection, topics, None, follow=True))
-    async with ends_reader(connection, topics) as ends:
-        data = [flights(seed=0), small("breast_cancer", rows=20_000)]
-        published = await asyncio.gather(*(_stream(settings, each, topics) for each in data))
-        deadline = time.monotonic() + _PATIENCE
-        while _accepted(board) < sum(published):
-            if following.done() or time.monotonic() > deadline:
-                sys.exit("the results did not come in time")
-            await asyncio.sleep(0.2)
-        await refresh_ends(board, topics, ends)
+    board = Board(connection.bootstrap)
+    following = asyncio.create_task(Feed(board, connection, topics).follow())
+    data = [flights(seed=0), small("breast_cancer", rows=20_000)]
+    published = await asyncio.gather(*(_stream(settings, each, topics) for each in data))
+    deadline = time.monotonic() + _PATIENCE
+    while _accepted(board) < sum(published):
+        if following.done() or time.monotonic() > deadline:
+            sys.exit("the results did not come in time")
+        await asyncio.sleep(0.2)
     _draw(board)
     await asyncio.sleep(5.0)  # the last windows, for the report
     following.cancel()
@@ -127,7 +126,8 @@ def _draw(board: Board) -> None:
         file=io.StringIO(),
     )  # fmt: skip
     now = round(time.time() * 1000)
-    console.print(render(board, Choice(features=10), now, height=_LINES, keys=True))
+    choice = Choice(features=10)
+    console.print(render(board, choice, now, width=_COLUMNS, height=_LINES, keys=True))
     console.save_svg(str(IMAGES / "top.svg"), title="attributary top")
 
 

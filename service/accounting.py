@@ -23,6 +23,7 @@ from attributary.workers.stream.closing import close
 from attributary.workers.stream.ends import Fetched, log_ends
 from attributary.workers.stream.log_reader import topic_partitions
 
+RECENT_MS = 600_000
 _FETCH_BYTES = 16 * 2**20
 
 Source = tuple[str, int]
@@ -51,8 +52,8 @@ class ModelAccount:
 class SourceAccount:
     """Offsets of one source partition: from ``start`` to ``upto`` are read, without ``gaps`` of them.
 
-    ``overlaps`` are offsets that two blocks claim, which would count rows twice. ``lag`` are the offsets
-    from ``upto`` to the end of the log.
+    ``overlaps`` are offsets that two blocks claim, which would count rows twice. ``end`` is where the log
+    ends.
     """
 
     start: int
@@ -60,8 +61,28 @@ class SourceAccount:
     covered: int
     gaps: int
     overlaps: int
-    lag: int = 0
+    end: int
     event_time: int | None = None
+
+    @property
+    def lag(self) -> int:
+        """Offsets from ``upto`` to the end of the log."""
+        return max(0, self.end - self.upto)
+
+    @property
+    def lost_end(self) -> bool:
+        """Whether the log ends before what was read of it: the topic is another one of the same name, or the
+        broker has lost the end. Rows at offsets that were read before are not counted."""
+        return self.end < self.upto
+
+
+@dataclass(frozen=True)
+class Recent:
+    """Totals by model of the blocks that took rows in the RECENT_MS before the newest did, at ``until``: ms,
+    by the clock of the sketches topic; 0: there is no block."""
+
+    models: Mapping[str, ModelAccount] = field(default_factory=dict)
+    until: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,6 +91,7 @@ class Accounting:
 
     models: Mapping[str, ModelAccount]
     sources: Mapping[Source, SourceAccount]
+    recent: Recent = Recent()
 
     @property
     def accepted(self) -> int:
@@ -116,9 +138,14 @@ class Accounting:
         return sum(source.lag for source in self.sources.values())
 
     @property
+    def lost_ends(self) -> list[Source]:
+        """Source partitions whose log ends before what was read of it."""
+        return [at for at, source in self.sources.items() if source.lost_end]
+
+    @property
     def settled(self) -> bool:
         """Every offset in the log is counted, once, and no row waits."""
-        return not (self.lag or self.waiting or self.gaps or self.overlaps)
+        return not (self.lag or self.waiting or self.gaps or self.overlaps or self.lost_ends)
 
 
 class ManifestFold:
@@ -126,11 +153,16 @@ class ManifestFold:
 
     def __init__(self) -> None:
         self._blocks: dict[Source, dict[int, Manifest]] = {}
+        #: When the blocks took their newest offset.
+        self._grew: dict[tuple[Source, int], int] = {}
 
-    def add(self, manifest: Manifest) -> None:
-        """Count ``manifest``, unless what is known of its block covers as many offsets."""
-        blocks = self._blocks.setdefault((manifest.topic, manifest.partition), {})
+    def add(self, manifest: Manifest, at: int = 0) -> None:
+        """Count ``manifest``, written ``at`` (ms), unless as many offsets of its block are known."""
+        source = manifest.topic, manifest.partition
+        blocks = self._blocks.setdefault(source, {})
         known = blocks.get(manifest.block)
+        if manifest.upto > (manifest.block if known is None else known.upto):
+            self._grew[source, manifest.block] = at
         if known is None or _coverage(manifest) > _coverage(known):
             blocks[manifest.block] = manifest
 
@@ -142,16 +174,24 @@ class ManifestFold:
     def accounting(self, log: Mapping[Source, tuple[int, int]] | None = None) -> Accounting:
         """Return the totals; ``log`` gives the first and the end offset of every source partition."""
         log = log or {}
-        models: dict[str, ModelAccount] = {}
         counted = {source: _uncut(blocks) for source, blocks in self._blocks.items()}
-        for blocks in counted.values():
-            for manifest in blocks.values():
+        until = max(self._grew.values(), default=0)
+        models: dict[str, ModelAccount] = {}
+        recent: dict[str, ModelAccount] = {}
+        for source, blocks in counted.items():
+            for block, manifest in blocks.items():
                 _add_models(models, manifest)
+                if self._grew.get((source, block), 0) > until - RECENT_MS:
+                    _add_models(recent, manifest)
+        # A partition that the topic does not have any more has lost all of its log.
+        logged = {topic for topic, _ in log}
+        gone = {at: (0, 0) for at in counted if at[0] in logged and at not in log}
+        extents = {**log, **gone}
         sources = {
-            source: _source(counted.get(source, {}), log.get(source))
+            source: _source(counted.get(source, {}), extents.get(source))
             for source in sorted({*counted, *log})
         }
-        return Accounting(models, sources)
+        return Accounting(models, sources, Recent(recent, until))
 
 
 def _coverage(manifest: Manifest) -> tuple[int, bool, int, int]:
@@ -193,9 +233,7 @@ def _source(blocks: Mapping[int, Manifest], log: tuple[int, int] | None) -> Sour
     ordered = [blocks[block] for block in sorted(blocks)]
     if not ordered:
         first, end = log or (0, 0)
-        return SourceAccount(
-            start=first, upto=first, covered=0, gaps=0, overlaps=0, lag=end - first
-        )
+        return SourceAccount(start=first, upto=first, covered=0, gaps=0, overlaps=0, end=end)
     gaps = overlaps = 0
     for left, right in pairwise(ordered):
         # Offsets of transaction markers and compacted records hold no row: where one owner
@@ -215,9 +253,9 @@ def _source(blocks: Mapping[int, Manifest], log: tuple[int, int] | None) -> Sour
         start=start,
         upto=upto,
         covered=sum(manifest.upto - manifest.block for manifest in ordered),
-        gaps=gaps + ordered[0].lost + max(0, start - first),
+        gaps=gaps + ordered[0].lost + (max(0, start - first) if end >= upto else 0),
         overlaps=overlaps,
-        lag=max(0, end - upto),
+        end=end,
         event_time=max(times, default=None),
     )
 
@@ -287,17 +325,27 @@ class AccountingReader:
         try:
             await self._assign(consumer)
             # The log's end first: manifests read afterwards can only cover more of it.
-            first = await consumer.beginning_offsets(self._sources)
-            consumer.resume(*self._sources)
-            last = await log_ends(consumer, self._sources)
-            consumer.pause(*self._sources)  # no row is wanted, only how many there are
+            log = await self._extents(consumer, self._sources)
             if self._partition is not None:
                 await self._read(consumer, self._partition)
+            found = self._fold.accounting(log)
+            # Where they cover more than there was then, rows have come since, or the log has lost its end.
+            if doubtful := [at for at in self._sources if tuple(at) in found.lost_ends]:
+                log.update(await self._extents(consumer, doubtful))
+                found = self._fold.accounting(log)
         except KafkaError as error:
             raise self._unreachable(error) from None
-        return self._fold.accounting(
-            {(at.topic, at.partition): (first[at], last[at]) for at in self._sources}
-        )
+        return found
+
+    async def _extents(
+        self, consumer: AIOKafkaConsumer, sources: list[TopicPartition]
+    ) -> dict[Source, tuple[int, int]]:
+        """Return where the logs begin and end now."""
+        first = await consumer.beginning_offsets(sources)
+        consumer.resume(*sources)
+        last = await log_ends(consumer, sources)
+        consumer.pause(*sources)  # no row is wanted, only how many there are
+        return {(at.topic, at.partition): (first[at], last[at]) for at in sources}
 
     async def _assign(self, consumer: AIOKafkaConsumer) -> None:
         if self._partition is None:
@@ -316,7 +364,7 @@ class AccountingReader:
             polled = await consumer.getmany(at, timeout_ms=200)
             for record in polled.get(at, ()):
                 if record.value is not None and (record.key or b"").startswith(MANIFEST_KEY):
-                    self._fold.add(Manifest.from_bytes(record.value))
+                    self._fold.add(Manifest.from_bytes(record.value), record.timestamp)
 
     async def _find_partitions(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """Return the partitions of rows and of sketches; BrokerError where a topic is missing."""

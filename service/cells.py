@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -48,8 +49,9 @@ def compact(score: FeatureScore, *, error: bool) -> Text:
 
 
 def arrow(score: FeatureScore) -> Text:
-    """Return the direction: up, down or neither."""
-    return Text(_ARROWS[score.direction], style=DIRECTION_COLOURS[score.direction])
+    """Return the direction: up, down, or neither, which is all that is sure while the interval holds 1/2."""
+    direction = score.direction if score.strength_low > 0 else 0
+    return Text(_ARROWS[direction], style=DIRECTION_COLOURS[direction])
 
 
 def effect_cell(score: FeatureScore) -> Text:
@@ -65,7 +67,7 @@ def effect_cell(score: FeatureScore) -> Text:
 def psi_level(column: ColumnDrift) -> int:
     """Return 2 where the index is large, 1 where it is noticeable, 0 where not, or within chance."""
     psi = column.psi
-    if psi is None or (column.psi_critical is not None and psi <= column.psi_critical):
+    if psi is None or (column.psi_critical is not None and not beyond_chance(column)):
         return 0
     return 2 if psi >= PSI_LARGE else 1 if psi >= PSI_NOTICEABLE else 0
 
@@ -77,12 +79,20 @@ def psi_cell(column: ColumnDrift | None) -> Text:
     return Text(f"{column.psi:.2f}", style=("dim", "yellow", "bold red")[psi_level(column)])
 
 
+def beyond_chance(column: ColumnDrift) -> bool:
+    """Whether the index is known to exceed its critical value."""
+    return (
+        column.psi is not None
+        and column.psi_critical is not None
+        and column.psi > column.psi_critical
+    )
+
+
 def worst(columns: Sequence[ColumnDrift], count: int) -> list[ColumnDrift]:
     """Return the columns that drifted most: those beyond chance first, large and noticeable ones in front."""
 
     def order(column: ColumnDrift) -> tuple[int, bool, float]:
-        psi, critical = column.psi or 0.0, column.psi_critical
-        return -psi_level(column), critical is None or psi <= critical, -psi
+        return -psi_level(column), not beyond_chance(column), -(column.psi or 0.0)
 
     return sorted(columns, key=order)[:count]
 
@@ -95,5 +105,19 @@ def reference_words(drift: WindowDrift) -> str:
 
 
 def shortened(name: str, width: int) -> str:
-    """Return a name made safe for the terminal, cut to ``width`` characters."""
-    return printable(name, width)
+    """Return a name made safe for the terminal, cut in its middle to ``width`` cells of it: names of one
+    family begin alike, those of one kind end alike."""
+    safe = printable(name)
+    if cell_len(safe) <= width:
+        return safe
+    head = _leading(safe, width // 2)
+    tail = _leading(safe[::-1], width - 1 - cell_len(head))[::-1]
+    return f"{head}…{tail}"
+
+
+def _leading(text: str, cells: int) -> str:
+    """Return as much of the text's beginning as ``cells`` hold."""
+    count = 0
+    while count < len(text) and cell_len(text[: count + 1]) <= cells:
+        count += 1
+    return text[:count]

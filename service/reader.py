@@ -24,8 +24,8 @@ class Reader:
     """Reads topics from their end, or from their beginning; every reader sees every record.
 
     ``follow=False`` ends at what was there when it started. ``start_at`` gives the offsets to begin with
-    where they are known; ``newest`` begins so many records before the end of every partition. Nothing is
-    committed.
+    where they are known; ``newest`` begins so many records before the end of every partition. ``upto``
+    gives offsets to end at, for partitions that are not to be read to their end. Nothing is committed.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class Reader:
         from_beginning: bool = False,
         follow: bool = True,
         start_at: Mapping[TopicPartition, int] | None = None,
+        upto: Mapping[TopicPartition, int] | None = None,
         newest: int = 0,
     ) -> None:
         self._connection = connection
@@ -43,12 +44,14 @@ class Reader:
         self._from_beginning = from_beginning
         self._follow = follow
         self._start_at = start_at or {}
+        self._upto = upto or {}
         self._newest = newest
         self._stopped = False
         self._consumer: AIOKafkaConsumer | None = None
         self._fetch: asyncio.Future[dict[TopicPartition, list[ConsumerRecord]]] | None = None
+        self._firsts: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
-        self._sure: set[TopicPartition] = set()
+        self._sure: set[TopicPartition] = set(self._upto)
 
     async def start(self) -> None:
         """Connect and fix where reading begins; BrokerError: no broker there, or a topic missing."""
@@ -75,8 +78,9 @@ class Reader:
             partitions = await _assigned(consumer)
             # Or a fetch that waits for records would hold up the questions about offsets.
             consumer.pause(*partitions)
-            self._ends = dict(await consumer.end_offsets(partitions))
-            first = await consumer.beginning_offsets(partitions)
+            ends = await consumer.end_offsets(partitions)
+            first = self._firsts = dict(await consumer.beginning_offsets(partitions))
+            self._ends = {at: self._upto.get(at, end) for at, end in ends.items()}
             for partition, end in self._ends.items():
                 default = first[partition] if self._from_beginning else end - self._newest
                 consumer.seek(
@@ -102,6 +106,11 @@ class Reader:
             await consumer.stop()
         else:
             self._consumer = consumer
+
+    @property
+    def firsts(self) -> dict[TopicPartition, int]:
+        """The first offset that the partitions held when it started."""
+        return dict(self._firsts)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:

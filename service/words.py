@@ -56,3 +56,8 @@ def name_window(window: Window) -> str:
         return f"decayed, {describe_window(window)}"
     width = f"{window.kind}, {duration(window.seconds or 0)}"
     return f"{width} every {duration(window.hop_seconds)}" if window.hop_seconds else width
+
+
+def quantity(count: int, noun: str) -> str:
+    """Return a number of things: ``1 message``, ``2,000 messages``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

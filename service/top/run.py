@@ -9,19 +9,19 @@ import signal
 import sys
 import time
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 
-from attributary.service.log_extents import LogExtents
+from attributary.schemas.errors import ConfigurationError
 from attributary.service.reach import require_broker
 from attributary.service.settings import Settings
 from attributary.service.top.board import Board
-from attributary.service.top.feed import ends_reader, follow_results, refresh_ends
+from attributary.service.top.choice import Choice
+from attributary.service.top.feed import Feed
 from attributary.service.top.keys import Keys
-from attributary.service.top.view import Choice, render
+from attributary.service.top.view import render
 
 _PIPED_WIDTH = 120
-_ENDS_SECONDS = 1.0
 _PRINT_SECONDS = 5.0
 
 
@@ -31,10 +31,10 @@ def show_top(
     """Show what moves the models, redrawn every ``seconds`` until q or Ctrl-C; ``once``: one frame.
 
     Without a terminal, plain frames one below the other. BrokerError: no broker, or no such topic.
+    ConfigurationError, with ``once``: no such model, output or windows; it names those that there are.
     """
     require_broker(settings.connection)
-    for library in ("aiokafka", "attributary.subscription"):  # what they say would spoil the screen
-        logging.getLogger(library).setLevel(logging.CRITICAL)
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it says would spoil the screen
     width = None if sys.stdout.isatty() else _PIPED_WIDTH
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     top = _Top(settings, model, choice, console)
@@ -45,75 +45,64 @@ class _Top:
     def __init__(
         self, settings: Settings, model: str | None, choice: Choice, console: Console
     ) -> None:
-        self._settings = settings
-        self._model = model
         self._choice = choice
         self._console = console
-        self._board = Board(settings.connection.bootstrap)
+        self._board = Board(settings.connection.bootstrap, model)
+        self._feed = Feed(self._board, settings.connection, settings.topics)
         self._quit = asyncio.Event()
         self._pressed = asyncio.Event()
 
     async def once(self) -> None:
         """Print one frame of what is there now, however long."""
-        settings = self._settings
-        async with ends_reader(settings.connection, settings.topics) as ends:
-            await refresh_ends(self._board, self._settings.topics, ends)
-        await follow_results(
-            self._board, settings.connection, settings.topics, self._model, follow=False
-        )
-        self._console.print(render(self._board, self._choice, _now(), height=None, keys=False))
+        await self._filled()
+        if (reason := self._choice.absent(self._board)) is not None:
+            raise ConfigurationError(reason)
+        self._console.print(self._frame(None, keys=False))
 
     async def live(self, seconds: float) -> None:
-        """Draw until it is quit; BrokerError where the broker goes away."""
-        settings = self._settings
+        """Draw until it is quit; BrokerError where the broker does not answer at first."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._quit.set)
-        async with ends_reader(settings.connection, settings.topics) as ends:
-            background = [
-                asyncio.create_task(
-                    follow_results(
-                        self._board, settings.connection, settings.topics, self._model, follow=True
-                    )
-                ),
-                asyncio.create_task(self._follow_ends(ends)),
-            ]
-            try:
-                await self._draw(seconds, background)
-            finally:
-                for task in background:
-                    task.cancel()
-                await asyncio.gather(*background, return_exceptions=True)
+        following = asyncio.create_task(self._feed.follow())
+        try:
+            await self._draw(seconds, following)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
-    async def _follow_ends(self, ends: LogExtents) -> None:
-        while True:
-            await refresh_ends(self._board, self._settings.topics, ends)
-            await asyncio.sleep(_ENDS_SECONDS)
+    async def _filled(self) -> None:
+        """Read what there is; where that takes long, a terminal shows how far it is."""
+        filling = asyncio.create_task(self._feed.fill())
+        console = Console(stderr=True)
+        with (
+            console.status("reading") if console.is_terminal else contextlib.nullcontext() as shown
+        ):
+            while not filling.done():
+                await asyncio.wait({filling}, timeout=0.2)
+                if shown is not None and self._board.older is not None:
+                    shown.update(f"{self._board.older:.0%} of the older results read")
+        await filling
 
-    async def _draw(self, seconds: float, background: list[asyncio.Task[None]]) -> None:
-        if not self._console.is_terminal:
+    def _frame(self, height: int | None, *, keys: bool) -> RenderableType:
+        width = self._console.width
+        return render(self._board, self._choice, _now(), width=width, height=height, keys=keys)
+
+    async def _draw(self, seconds: float, following: asyncio.Task[None]) -> None:
+        terminal = self._console.is_terminal
+        if not terminal:
             seconds = max(seconds, _PRINT_SECONDS)
-        screen = (
-            Live(console=self._console, auto_refresh=False, screen=True)
-            if self._console.is_terminal
-            else None
-        )
+        screen = Live(console=self._console, auto_refresh=False, screen=True) if terminal else None
         with Keys(self._key) as keys, screen or contextlib.nullcontext():
             while not self._quit.is_set():
-                for task in background:
-                    if task.done():
-                        task.result()
+                if following.done():
+                    following.result()
+                ready = self._board.caught_up
                 if screen is not None:
-                    height = self._console.height - 1
-                    frame = render(
-                        self._board, self._choice, _now(), height=height, keys=keys.there
-                    )
-                    screen.update(frame, refresh=True)
-                elif self._board.models:
-                    self._console.print(
-                        render(self._board, self._choice, _now(), height=None, keys=False)
-                    )
-                await self._wait(seconds if self._board.models else min(seconds, 0.3))
+                    screen.update(self._frame(self._console.height, keys=keys.there), refresh=True)
+                elif ready:
+                    self._console.print(self._frame(None, keys=False))
+                await self._wait(seconds if ready else min(seconds, 0.3))
 
     async def _wait(self, seconds: float) -> None:
         self._pressed.clear()

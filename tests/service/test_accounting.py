@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from attributary.schemas.manifest import Manifest, ModelCount
-from attributary.service.accounting import Accounting, ManifestFold
+from attributary.service.accounting import RECENT_MS, Accounting, ManifestFold
 
 TOPIC = "attributary.rows"
 
@@ -223,3 +223,38 @@ def test_the_highest_event_time_of_a_partition_is_known() -> None:
 def test_nothing_counted_is_settled_only_when_the_log_is_empty() -> None:
     assert folded(log={(TOPIC, 0): (0, 0)}).settled
     assert not folded(log={(TOPIC, 0): (0, 1)}).settled
+
+
+def test_a_log_that_ends_before_what_was_read_of_it_has_lost_its_end() -> None:
+    read = manifest(0, 80, sealed=True), manifest(0, 9, partition=1)
+    found = folded(*read, log={(TOPIC, 0): (0, 30), (TOPIC, 1): (0, 9)})
+    assert found.lost_ends == [(TOPIC, 0)]
+    lost = found.sources[TOPIC, 0]
+    assert (lost.lost_end, lost.end, lost.upto, lost.lag, lost.gaps) == (True, 30, 80, 0, 0)
+    assert not found.settled
+    # The new topic has fewer partitions; or the old log began later than the new one does.
+    assert folded(*read, log={(TOPIC, 0): (0, 80)}).lost_ends == [(TOPIC, 1)]
+    late = folded(manifest(40, 80), log={(TOPIC, 0): (0, 30)})
+    assert (late.lost_ends, late.gaps) == ([(TOPIC, 0)], 0)
+    # Rows of a topic that the settings do not name any more are told of by nobody.
+    assert folded(*read, log={("other", 0): (0, 0)}).settled
+
+
+def test_recent_blocks_are_those_that_took_rows_shortly_before_the_newest_did() -> None:
+    fold = ManifestFold()
+
+    def add(block: int, upto: int, at: int) -> None:
+        count = ModelCount(rejected={"empty": upto - block})
+        fold.add(manifest(block, upto, {"m": count}), at)
+
+    add(0, 3, 0)
+    add(10, 14, RECENT_MS)
+    add(20, 25, RECENT_MS + 1)
+    add(20, 25, 9 * RECENT_MS)  # its owner tells of it again, though nothing came
+    fold.add(manifest(99, 99), 9 * RECENT_MS)  # a heartbeat
+    recent = fold.accounting().recent
+    assert (recent.until, recent.models["m"].rows_rejected) == (RECENT_MS + 1, 9)
+    add(20, 26, 2 * RECENT_MS)
+    recent = fold.accounting().recent
+    assert (recent.until, recent.models["m"].rows_rejected) == (2 * RECENT_MS, 6)
+    assert fold.accounting().models["m"].rows_rejected == 13

@@ -19,7 +19,7 @@ from attributary.workers.maths.cir import cir
 _WORKLOAD = Workload.draw(5000, seed=1)
 _LETTERS = frozenset(Origin("rows", 0, offset) for offset in range(len(_WORKLOAD.bad)))
 _LOG = InLog(np.ones(5000, dtype=np.int64), _LETTERS, _WORKLOAD.rejected, strange=0)
-_SOURCE = SourceAccount(start=0, upto=5000, covered=5000, gaps=0, overlaps=0)
+_SOURCE = SourceAccount(start=0, upto=5000, covered=5000, gaps=0, overlaps=0, end=5000)
 
 
 def _account(
