@@ -109,3 +109,12 @@ def test_a_request_that_lies_twice_is_begun_once_each(log: AnswerLog) -> None:
     log.acknowledged(HERE, "r")
     log.add(record(4, progress("started", 2), HERE))
     assert log.begun(HERE) == 0
+
+
+def test_a_release_that_comes_after_the_next_owner_began_takes_one_back(log: AnswerLog) -> None:
+    log.add(record(1, progress("started")))
+    log.add(record(2, progress("started", 2), worker="other"))
+    log.add(record(3, progress("released")))
+    assert log.begun(HERE) == 1
+    log.add(record(4, progress("running", 2), worker="other"))
+    assert log.begun(HERE) == 1

@@ -143,3 +143,39 @@ async def test_an_id_whose_partition_is_lost_is_free_for_the_same_request_of_ano
     assert [one.attempt for one in producer.begun] == [1, 1]
     assert made._answers.answered(second.origin, "r")
     assert made._holders == {}
+
+
+class Consumer:
+    """Has committed nothing, and seeks nowhere."""
+
+    async def beginning_offsets(
+        self, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    async def committed(self, partition: TopicPartition) -> None:
+        return None
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Nothing is read."""
+
+
+async def test_requests_of_a_partition_that_moves_are_released() -> None:
+    made, producer, methods = service()
+    hidden: Any = made
+    hidden._consumer = Consumer()
+    await made.take_over([NORMAL, HIGH])
+    going, staying = job(NORMAL, 1), job(HIGH, 1, b"s")
+    for one, where in ((going, NORMAL), (staying, HIGH)):
+        hidden._jobs[where][1] = one
+        one.working = True
+    serving = asyncio.gather(made._serve(going), made._serve(staying))
+    await asyncio.sleep(0.1)
+    await made.take_over([HIGH])
+    assert going.lost.is_set()
+    assert not staying.lost.is_set()
+    told = [(one.id, one.state) for one in producer.begun]
+    assert told == [("r", "started"), ("s", "started"), ("r", "released")]
+    methods.let_go.set()
+    await serving
+    assert [one.id for one in producer.finals] == ["s"]

@@ -170,7 +170,11 @@ class AnswerLog(LogReader):
             return
         if _digest(progress.id.encode()) in self._ids:
             return
-        self._begun[origin] = progress.attempt - (1 if progress.state == "released" else 0)
+        if progress.state == "released":
+            # Where the partition has moved, its next owner may have begun already.
+            self._begun[origin] = max(0, self.begun(origin) - 1)
+        elif progress.state == "started" or origin not in self._begun:
+            self._begun[origin] = max(progress.attempt, self.begun(origin))
         self._begun.move_to_end(origin)
         if len(self._begun) > _MOST_ATTEMPTS:
             self._begun.popitem(last=False)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -103,7 +103,9 @@ class RequestService(GroupService):
     async def take_over(self, partitions: list[TopicPartition]) -> None:
         """Go on with the partitions that were this worker's before, begin with others, drop the rest."""
         owned = set(partitions)
-        self._drop([partition for partition in self._backlogs if partition not in owned])
+        gone = [partition for partition in self._backlogs if partition not in owned]
+        await self._progress.release(self._begun(gone))
+        self._drop(gone)
         self._answers.own(owned)
         beginnings = await self.consumer.beginning_offsets(partitions) if partitions else {}
         for partition in partitions:
@@ -135,7 +137,7 @@ class RequestService(GroupService):
         if self._settled.is_set():
             await self._until(lambda: not self._in_flight(), self._options.drain_seconds)
         await self._commit()
-        await self._progress.release(self._begun())
+        await self._progress.release(self._begun(self._backlogs))
         self._drop(list(self._backlogs))
 
     async def on_stop(self) -> None:
@@ -157,8 +159,9 @@ class RequestService(GroupService):
     def _in_flight(self) -> list[Job]:
         return [job for jobs in self._jobs.values() for job in jobs.values() if job.working]
 
-    def _begun(self) -> list[Job]:
-        return [job for job in self._in_flight() if job.begun and not job.lost.is_set()]
+    def _begun(self, partitions: Iterable[TopicPartition]) -> list[Job]:
+        jobs = [job for partition in partitions for job in self._jobs[partition].values()]
+        return [job for job in jobs if job.working and job.begun and not job.lost.is_set()]
 
     def _drop(self, partitions: list[TopicPartition]) -> None:
         """Forget partitions that are no longer this worker's, with all that is under way for them."""
@@ -344,7 +347,7 @@ class RequestService(GroupService):
             await self._repeat()
             if time.monotonic() - last >= self._options.progress_seconds:
                 last = time.monotonic()
-                await self._progress.tell(self._begun())
+                await self._progress.tell(self._begun(self._backlogs))
 
     @Service.task
     async def _schedule(self) -> None:
