@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from attributary.schemas.explanation import ErrorCode
+from attributary.workers.explainers.precisions import Precision
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.loaders.links import CLIP
 from attributary.workers.ondemand.loaders.loaded import (
     Floats,
     LoadedModel,
-    Precision,
     Source,
     not_loadable,
 )
@@ -92,10 +92,9 @@ def adapt(
                 jacobian[:, index] = 0.0 if slope is None else slope.double().cpu().numpy()
         return jacobian
 
-    precision: Precision = "float64" if dtype == torch.float64 else "float32"
     return LoadedModel(
         predict=predict,
-        precision=precision,
+        precision=_precision(source, dtype),
         piecewise_constant=bool(source.piecewise_constant),
         features=features,
         gradient=gradient if inputs == "numeric" and not source.piecewise_constant else None,
@@ -139,6 +138,13 @@ def _autocast(source: Source, device: torch.device) -> Any:
     if source.mixed_precision == "off":
         return contextlib.nullcontext()
     return torch.autocast(device.type, getattr(torch, source.mixed_precision))
+
+
+def _precision(source: Source, dtype: torch.dtype) -> Precision:
+    """Return what is computed in: autocast leaves float64 alone."""
+    if dtype == torch.float64:
+        return "float64"
+    return "float32" if source.mixed_precision == "off" else source.mixed_precision
 
 
 def _select(answer: Any, head: str | None) -> Any:
