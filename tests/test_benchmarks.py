@@ -389,15 +389,21 @@ def test_explainers_are_measured(folder: Path) -> None:
     assert {case["model"] for case in kept["cases"].values()} == {"network", "XGBoost"}
     for case in kept["cases"].values():
         assert case["accuracy"] > 0.8
-        contributions, slopes = case["entries"]
+        contributions, slopes, against_zero = case["entries"]
         assert contributions["ris_max"] != slopes["ris_max"]
-        for entry in (contributions, slopes):
+        for entry in (contributions, slopes, against_zero):
+            assert len(entry["seconds"]) == 2
+            assert all(error >= 0.0 for error in entry["error"].values())
             assert entry["res"] == 0.0
             assert entry["ris_max"] >= entry["ris_mean"] > 0.0
             assert entry["ros_max"] >= entry["ros_mean"] > 0.0
         # What a contribution says is what moves the output when it is taken away.
         assert contributions["insertion"] > contributions["deletion"]
         assert contributions["lap"] >= slopes["lap"]
+        # Differences are of the same rows, against the contributions.
+        assert contributions["behind"]["insertion"] == [0.0, 0.0]
+        more, _ = slopes["behind"]["insertion"]
+        assert more == pytest.approx(contributions["insertion"] - slopes["insertion"], abs=1e-9)
     kept = json.loads((folder / "results" / "speed.json").read_text(encoding="utf-8"))
     (case,) = kept["cases"].values()
     assert all(0.0 < time < 10.0 for entry in case["entries"] for time in entry["seconds"])

@@ -11,7 +11,7 @@ from attributary.workers.explainers.t_explainer import t_explain
 
 
 def ours(model, background, groups):
-    """T-Explainer: its contributions, and the bare slopes that the paper calls so."""
+    """T-Explainer: its contributions, the bare slopes that the paper calls so, slopes times values."""
 
     def explanation(X):
         return t_explain(model, X, background=background, categorical=groups)
@@ -24,7 +24,15 @@ def ours(model, background, groups):
         found = explanation(X)
         return found.gradient, found.base_value
 
-    return {"T-Explainer": contributions, "T-Explainer, slopes as printed": slopes}
+    def against_zero(X):
+        found = explanation(X)
+        return found.gradient * X, float(model(np.zeros((1, X.shape[1])))[0])
+
+    return {
+        "T-Explainer": contributions,
+        "T-Explainer, slopes as printed": slopes,
+        "T-Explainer, against zero": against_zero,
+    }
 
 
 def black_box(model, background, train, groups):

@@ -518,7 +518,7 @@ def test_categorical_features_alone() -> None:
         ({"bounds": (2.0, 1.0)}, "bounds of column 0 are 2.0 and 1.0"),
         ({"bounds": 3.0}, r"bounds must be \(low, high\)"),
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"precision": "float16"}, "precision is 'float16'"),
+        ({"precision": "float8"}, "precision is 'float8'"),
         ({"h": 0.0}, "expected a step > 0"),
         ({"h": [0.1, 0.1]}, "one for each of 3 columns"),
         ({"h_max": 0.0}, "h_max is 0.0"),

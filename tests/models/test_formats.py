@@ -9,6 +9,7 @@ import pytest
 from models import card_of, load_here, open_file, raises
 
 from attributary.schemas.explanation import ErrorCode
+from attributary.workers.explainers.t_explainer import t_explain
 from attributary.workers.ondemand.models import open_model
 from attributary.workers.ondemand.policy import LoadPolicy
 
@@ -173,6 +174,20 @@ class TestOnnx:
     @staticmethod
     def _out(onnx, name, kind, shape):
         return onnx.helper.make_tensor_value_info(name, kind, shape)
+
+    def test_half_precision(self, onnx, tmp_path):
+        half = onnx.TensorProto.FLOAT16
+        path = self._save(
+            onnx,
+            tmp_path / "m.onnx",
+            [onnx.helper.make_node("Neg", ["x"], ["y"])],
+            [("x", half, ["n", 4])],
+            [self._out(onnx, "y", half, ["n", 4])],
+        )
+        loaded = load_here(path)
+        assert loaded.precision == "float16"
+        X, _ = _data()
+        np.testing.assert_array_equal(loaded.predict(X), -X.astype(np.float16))
 
     def test_double_precision_and_several_outputs(self, onnx, tmp_path):
         X, _ = _data()
@@ -474,6 +489,36 @@ class TestTorch:
         mixed = load_here(path, mixed_precision="bfloat16").predict(X)
         assert mixed.dtype == np.float64
         assert 1e-6 < np.abs(mixed - exact).max() < 2e-2
+
+    @pytest.mark.parametrize("low", ["bfloat16", "float16"])
+    def test_mixed_precision_is_what_the_model_computes_in(self, torch, tmp_path, low):
+        from attributary.workers.ondemand.loaders.architectures import Mlp, MlpParameters
+
+        X, _ = _data()
+        parameters = MlpParameters(features=4, hidden=[32], activation="tanh")
+        network = Mlp(parameters)
+        path = self._save(tmp_path / "m.safetensors", network, "mlp", parameters)
+        assert load_here(path).precision == "float32"
+        exact = load_here(path).gradient(X)[:, 0]
+        with open_file(path, {"mixed_precision": low}) as model:
+            assert model.precision == low
+            own = t_explain(
+                model, X[:20], background=X[100:], precision=model.precision,
+                piecewise_constant=False, gradient=model.gradient,
+            )  # fmt: skip
+            found = t_explain(
+                model, X[:20], background=X[100:], precision=model.precision,
+                piecewise_constant=False,
+            )  # fmt: skip
+        for one, most in ((own, 0.01), (found, 0.1)):
+            gap = np.abs(one.gradient - exact[:20])
+            assert np.linalg.norm(gap) < most * np.linalg.norm(exact[:20])
+            assert (gap <= one.gradient_error).mean() >= 0.97
+        # Autocast leaves float64 as it is.
+        path = self._save(tmp_path / "d.safetensors", network.double(), "mlp", parameters)
+        double = load_here(path, mixed_precision=low)
+        assert double.precision == "float64"
+        assert (double.predict(X) == load_here(path).predict(X)).all()
 
     def test_a_device_that_is_not_there(self, torch, tmp_path):
         from attributary.workers.ondemand.loaders.architectures import Mlp, MlpParameters

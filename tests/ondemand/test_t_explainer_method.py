@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from method_context import numeric_context
 
 from attributary.schemas.card import Feature, ModelCard
 from attributary.schemas.explanation import ErrorCode, TExplainerResult
@@ -202,6 +203,68 @@ def test_exact_derivatives_are_taken_where_the_model_has_them() -> None:
     with pytest.raises(RequestError, match="this model has no exact ones") as caught:
         ask(None)
     assert caught.value.code == ErrorCode.BAD_REQUEST
+
+
+NAMES = ("a", "b", "c", "d")
+
+
+def in_bfloat16(X: np.ndarray) -> np.ndarray:
+    """tanh(X · w), the numbers cut to bfloat16 on the way, as autocast does."""
+    A = cut(cut(X) @ np.array([1.0, -0.5, 0.25, 0.0]))
+    return cut(np.tanh(A))
+
+
+def cut(values: np.ndarray) -> np.ndarray:
+    m, e = np.frexp(values)
+    return np.ldexp(np.round(m * 256.0) / 256.0, e)
+
+
+def ask_in(precision: str, gradient: Any = None, far: float = 0.0, **parameters: Any) -> Any:
+    rng = np.random.default_rng(4)
+    X, background = far + rng.normal(size=(6, 4)), far + rng.normal(size=(60, 4))
+    context = numeric_context(
+        NAMES, 6, precision=precision, gradient=gradient, values=tuple(map(tuple, X.tolist()))
+    )
+    found = METHOD.run(in_bfloat16, X, background, TExplainerParameters(**parameters), context)
+    slopes = np.array([[one.gradient for one in row.features] for row in found.explanations])
+    steps = np.array([[one.step for one in row.features] for row in found.explanations])
+    w = np.array([1.0, -0.5, 0.25, 0.0])
+    exact = w / np.cosh(X @ w)[:, None] ** 2
+    return found, slopes, steps, exact
+
+
+def test_a_low_precision_is_said_and_gets_wide_steps() -> None:
+    found, slopes, steps, exact = ask_in("bfloat16")
+    assert np.abs(slopes - exact).max() < 0.1
+    assert steps.min() > 0.15
+    (note,) = found.notes
+    assert "computes in bfloat16" in note
+    assert "differences over tenths" in note
+    # The feature that does nothing has no slope beyond its error.
+    assert int(note.split(": ")[1].split(" of ")[0]) >= 6
+    assert " of 24 have an error" in note
+
+
+def test_a_low_precision_takes_the_models_own_derivatives_by_default() -> None:
+    def gradient(X: np.ndarray) -> np.ndarray:
+        w = np.array([1.0, -0.5, 0.25, 0.0])
+        return cut(w / np.cosh(X @ w)[:, None] ** 2)[:, None, :]
+
+    found, slopes, steps, exact = ask_in("bfloat16", gradient)
+    np.testing.assert_allclose(slopes, exact, rtol=0.005)
+    assert not steps.any()
+    assert "the model's own derivatives" in found.notes[0]
+    for asked in ({"derivatives": "differences"}, {"step": 0.3}):
+        assert ask_in("bfloat16", gradient, **asked)[2].all()
+    # In float32 differences are as good.
+    assert ask_in("float32", gradient)[2].all()
+
+
+def test_values_too_far_from_zero_are_said() -> None:
+    found, *_ = ask_in("float32", far=1e7)
+    (note,) = found.notes
+    assert note.startswith("24 gradients cannot be told from rounding")
+    assert "float32" in note
 
 
 def test_methods_are_found_by_name() -> None:

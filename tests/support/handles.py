@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from attributary.schemas.explanation import ErrorCode
+from attributary.workers.explainers.precisions import Precision
 from attributary.workers.ondemand.batch_size import Footprint
 from attributary.workers.ondemand.errors import RequestError
-from attributary.workers.ondemand.model_handle import Precision
 
 Floats = npt.NDArray[np.float64]
 

@@ -37,7 +37,7 @@ def open_file(path: Path, policy: dict[str, Any] | None = None, **artefact: Any)
 def load_here(
     path: Path,
     device: str = "cpu",
-    mixed_precision: Literal["off", "bfloat16"] = "off",
+    mixed_precision: Literal["off", "bfloat16", "float16"] = "off",
     **artefact: Any,
 ) -> LoadedModel:
     """Load the file in this process: where only the loader's judgement is in question, and it is safe."""

@@ -55,7 +55,8 @@ class BatchedModel:
     calls: int = 0
     rows: int = 0
     outputs: int | None = None
-    #: All outputs so far are numbers of float32, and some need more digits than float16 has.
+    #: All outputs so far are of the type float32; numbers of it; some need more digits than float16 has.
+    typed: bool = True
     single: bool = True
     fine: bool = False
     _known: bool = field(default=False, repr=False)
@@ -107,6 +108,7 @@ class BatchedModel:
                 f"the model returned {values.reshape(len(X), -1)[row, output]} in output {output} for "
                 f"the row {np.array2string(X[row], threshold=12)}; expected finite numbers"
             )
+        self.typed = self.typed and answer.dtype == np.float32
         with np.errstate(over="ignore", under="ignore"):
             self.single = self.single and bool((values == values.astype(np.float32)).all())
             self.fine = self.fine or bool((values != values.astype(np.float16)).any())

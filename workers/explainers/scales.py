@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import KDTree
 
+from attributary.workers.explainers.precisions import EPSILON, LARGEST
+
 Floats = npt.NDArray[np.float64]
 
 #: Interquartile range of a normal, in standard deviations.
@@ -25,9 +27,14 @@ def robust_scale(background: Floats) -> Floats:
             largest = float(np.abs(column).max())
             unit = largest or 1.0
             low, high = np.quantile(column / unit, [0.25, 0.75])
-            spreads = ((high - low) / _NORMAL_IQR * unit, (column / unit).std() * unit)
+            most = LARGEST / 2.0 / unit
+            spreads = (
+                min((high - low) / _NORMAL_IQR, most) * unit,
+                min((column / unit).std(), most) * unit,
+            )
+            apart = 8.0 * EPSILON["float64"] * largest
             # Below the spacing of numbers as large as these, a spread is rounding.
-            real = (float(spread) for spread in spreads if spread > 8 * np.spacing(largest))
+            real = (float(spread) for spread in spreads if spread > apart)
             found[j] = next(real, max(largest, 1.0))
     return found
 
@@ -58,5 +65,14 @@ def neighbourhood(
         return values - least, values + least
     below = np.searchsorted(known, values, side="left") / m - share
     above = np.searchsorted(known, values, side="right") / m + share
-    low, high = (np.quantile(known, np.clip(q, 0.0, 1.0)) for q in (below, above))
-    return np.minimum(low, values - least), np.maximum(high, values + least)
+    # Halves: quantiles are interpolated by differences, which must not overflow.
+    low, high = (2.0 * np.quantile(known / 2.0, np.clip(q, 0.0, 1.0)) for q in (below, above))
+    with np.errstate(over="ignore"):
+        return np.minimum(low, values - least), np.maximum(high, values + least)
+
+
+def mean_of(column: Floats) -> float:
+    """Return the mean of the known values; no sum on the way overflows."""
+    known = column[np.isfinite(column)]
+    exponent = int(np.frexp(np.abs(known).max())[1])
+    return float(np.ldexp(np.ldexp(known, -exponent).mean(), exponent))

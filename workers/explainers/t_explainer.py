@@ -5,7 +5,7 @@ Gradients" (arXiv 2404.16495). Differs from the paper:
 
 - A slope is a central difference along one axis; the printed form steps along all axes at once and
   is a directional derivative.
-- The step starts at the round-off floor of the model's precision, not at the smallest distance
+- The step starts at the round-off floor of the model's precision (`precisions`), not at the smallest distance
   between two rows: in 16 dimensions that is about one standard deviation, where the difference of a
   smooth model is wrong in its first digit. The distance bounds the neighbourhood of models
   without slopes instead, which the data must resolve.
@@ -32,19 +32,33 @@ from attributary.workers.explainers.batched import (
     block,
     checked_rows,
 )
-from attributary.workers.explainers.character import Character, Precision, examine
+from attributary.workers.explainers.character import Character, examine
 from attributary.workers.explainers.contrasts import Contrast, change, contrast_block, slopes
 from attributary.workers.explainers.differences import Axes, Probe, Slopes, probe, search
 from attributary.workers.explainers.groups import Categorical, Levels, checked_categorical, levels
-from attributary.workers.explainers.scales import closest_pair, neighbourhood, robust_scale
+from attributary.workers.explainers.precisions import (
+    EPSILON,
+    LARGEST,
+    SPACINGS,
+    Precision,
+)
+from attributary.workers.explainers.scales import (
+    closest_pair,
+    mean_of,
+    neighbourhood,
+    robust_scale,
+)
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
 Gradient = Callable[[Floats], npt.ArrayLike]
 Bounds = tuple[npt.ArrayLike, npt.ArrayLike]
 
 #: Share of the background on each side of a value that a slope is averaged over.
 _NEIGHBOURHOOD = 0.25
+#: Spacings of the model's numbers that a slope is off by, relative to the row's largest.
+_INSIDE = 2.0
 #: Background rows at most among which the closest pair is looked for.
 _PAIR_ROWS = 2_000
 
@@ -58,8 +72,10 @@ class TExplanation:
     or (n, c): f(x) - base_value - Σ contributions, what the first order leaves unexplained.
     ``gradient_error``, like gradient: truncation as seen by halving the step, and round-off; of
     averaged slopes their change when the neighbourhood is halved. ``h`` (n, d): half the distance
-    that the difference really spans, 0 where none was taken. ``piecewise_constant``: the model has
-    no slopes, and the gradient is the average over a neighbourhood of quantiles.
+    that the difference really spans, 0 where none was taken. ``unresolved`` (n, d): so far from 0
+    that the model's numbers are too far apart for a step up to h_max; the error is at least the
+    slope, infinite where nothing was seen. ``piecewise_constant``: the model has no slopes, and the
+    gradient is the average over a neighbourhood of quantiles.
     """
 
     gradient: Floats
@@ -69,6 +85,7 @@ class TExplanation:
     output: Floats
     gradient_error: Floats
     h: Floats
+    unresolved: Flags
     contrasts: tuple[Contrast, ...]
     precision: Precision
     piecewise_constant: bool
@@ -127,7 +144,7 @@ def t_explain(
     # With exact derivatives there are no axes to probe.
     probed = numeric if gradient is None else numeric[:0]
     axes = _axes(rows, probed, scale, low, high)
-    below, above = _steps(axes, others, scale, character, h)
+    below, above = _steps(axes, others, scale, character, h, h_max)
     searched = h is None and not character.piecewise_constant
     taken = probe(axes, below, above, character, extrapolate=searched)
     output, first, changes = _evaluate(batched, rows, level_sets, taken)
@@ -137,16 +154,19 @@ def t_explain(
 
     c = output.shape[1]
     slope, error = np.zeros((n, c, d)), np.zeros((n, c, d))
-    width = np.zeros((n, d))
+    width, unresolved = np.zeros((n, d)), np.zeros((n, d), dtype=bool)
     slope[axes.row, :, axes.column] = first.slope
     error[axes.row, :, axes.column] = first.error
     width[axes.row, axes.column] = first.h
+    unresolved[axes.row, axes.column] = first.lost
     if gradient is not None:
         exact = _exact(gradient, rows, batch_size, c)
         batched.calls += -(-n // batch_size)
         slope[:, :, numeric] = exact[:, :, numeric]
-    centre = np.array([others[np.isfinite(others[:, j]), j].mean() for j in range(d)])
-    contributions = slope * (rows - centre)[:, None, :]
+    error += _rounded_inside(slope, scale, numeric, character.epsilon)
+    centre = np.array([mean_of(others[:, j]) for j in range(d)])
+    # Halves: the largest numbers of both signs are twice as far apart.
+    contributions = 2.0 * (slope * (rows / 2.0 - centre / 2.0)[:, None, :])
     for level_set, moved in zip(level_sets, changes, strict=True):
         parts = slopes(level_set, rows, moved)
         slope[:, :, level_set.columns], contributions[:, :, level_set.columns] = parts
@@ -161,6 +181,7 @@ def t_explain(
         output=output[:, 0] if scalar else output,
         gradient_error=error[:, 0] if scalar else error,
         h=width,
+        unresolved=unresolved,
         contrasts=tuple(
             Contrast(s.columns, s.values, s.frequency, moved[:, 0] if scalar else moved)
             for s, moved in zip(level_sets, changes, strict=True)
@@ -198,7 +219,12 @@ def _axes(rows: Floats, columns: Integers, scale: Floats, low: Floats, high: Flo
 
 
 def _steps(
-    axes: Axes, background: Floats, scale: Floats, character: Character, h: npt.ArrayLike | None
+    axes: Axes,
+    background: Floats,
+    scale: Floats,
+    character: Character,
+    h: npt.ArrayLike | None,
+    h_max: float,
 ) -> tuple[Floats, Floats]:
     """Return how far down and how far up (k,), (k,) the first probes reach, in the features' units."""
     if h is not None:
@@ -209,10 +235,12 @@ def _steps(
             )
         step = np.broadcast_to(fixed, scale.shape)[axes.column]
         return step, step
-    floor = float(np.cbrt(3.0 * character.epsilon))
+    floor = character.floor
     if not character.piecewise_constant:
         # A step must survive the addition to x.
-        step = np.maximum(floor * axes.scale, 64 * character.epsilon * np.abs(axes.at))
+        step = np.maximum(floor * axes.scale, SPACINGS * character.epsilon * np.abs(axes.at))
+        with np.errstate(over="ignore"):
+            step = np.minimum(step, np.minimum(h_max * axes.scale, LARGEST))
         return step, step
     spaced = np.linspace(0, len(background) - 1, min(len(background), _PAIR_ROWS)).round()
     known = background[spaced.astype(int)]
@@ -222,7 +250,9 @@ def _steps(
     for j in np.unique(axes.column):
         here = axes.column == j
         ends = neighbourhood(axes.at[here], background[:, j], _NEIGHBOURHOOD, least * scale[j])
-        below[here], above[here] = axes.at[here] - ends[0], ends[1] - axes.at[here]
+        with np.errstate(over="ignore"):
+            below[here] = np.minimum(axes.at[here] - ends[0], LARGEST)
+            above[here] = np.minimum(ends[1] - axes.at[here], LARGEST)
     return below, above
 
 
@@ -250,6 +280,18 @@ def _exact(gradient: Gradient, rows: Floats, batch_size: int, outputs: int) -> F
     return found
 
 
+def _rounded_inside(slope: Floats, scale: Floats, columns: Integers, epsilon: float) -> Floats:
+    """Return the error (n, c, d) of a slope, exact ones too, because weights and sums are rounded.
+
+    A share of the row's largest slope, in scales: all slopes are sums over the same weights.
+    """
+    moved = slope[:, :, columns] * scale[columns]
+    found = np.zeros_like(slope)
+    largest = np.abs(moved).max(axis=2, initial=0.0, keepdims=True)
+    found[:, :, columns] = _INSIDE * epsilon * largest / scale[columns]
+    return found
+
+
 def _check_finite(rows: Floats, background: Floats) -> None:
     if not np.isfinite(rows).all():
         row, column = (int(k) for k in np.argwhere(~np.isfinite(rows))[0])
@@ -268,7 +310,7 @@ def _check_finite(rows: Floats, background: Floats) -> None:
 def _checked_bounds(bounds: Bounds | None, rows: Floats) -> tuple[Floats, Floats]:
     d = rows.shape[1]
     if bounds is None:
-        return np.full(d, -np.inf), np.full(d, np.inf)
+        return np.full(d, -LARGEST), np.full(d, LARGEST)
     try:
         low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in bounds)
     except (TypeError, ValueError):
@@ -277,14 +319,14 @@ def _checked_bounds(bounds: Bounds | None, rows: Floats) -> tuple[Floats, Floats
     if wrong.size:
         j = wrong[0]
         raise ValueError(f"bounds of column {j} are {low[j]} and {high[j]}; expected low <= high")
-    return low, high
+    return np.clip(low, -LARGEST, LARGEST), np.clip(high, -LARGEST, LARGEST)
 
 
 def _check_options(batch_size: int, precision: str | None, h_max: float, max_iter: int) -> None:
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; expected 1 or more")
-    if precision not in (None, "float32", "float64"):
-        raise ValueError(f"precision is {precision!r}; expected 'float32' or 'float64'")
+    if precision not in (None, *EPSILON):
+        raise ValueError(f"precision is {precision!r}; expected one of {', '.join(EPSILON)}")
     if not 0.0 < h_max < np.inf or max_iter < 0:
         raise ValueError(
             f"h_max is {h_max}, max_iter {max_iter}; expected h_max > 0, max_iter >= 0"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from attributary.workers.explainers.precisions import Precision
 from attributary.workers.ondemand.batch_size import Footprint
 
 Floats = npt.NDArray[np.float64]
-Precision = Literal["float32", "float64"]
 
 
 class ModelHandle(Protocol):

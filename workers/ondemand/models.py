@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from attributary.schemas.card import Artefact, ModelCard
 from attributary.schemas.explanation import ErrorCode
+from attributary.workers.explainers.precisions import Precision
 from attributary.workers.ondemand.artefact import Snapshot, take_snapshot
 from attributary.workers.ondemand.batch_size import FEW, SOME, Footprint
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.loaders.formats import EXECUTABLE, format_of
-from attributary.workers.ondemand.model_handle import Precision
 from attributary.workers.ondemand.model_process import ModelProcess
 from attributary.workers.ondemand.policy import LoadPolicy
 

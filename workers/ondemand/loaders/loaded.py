@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from attributary.schemas.card import ModelFormat
 from attributary.schemas.explanation import ErrorCode
+from attributary.workers.explainers.precisions import Precision
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.memory_meter import Meter
 
 Floats = npt.NDArray[np.float64]
 Batched = Callable[[Floats], npt.NDArray[Any]]
-Precision = Literal["float32", "float64"]
 
 
 @dataclass(frozen=True)

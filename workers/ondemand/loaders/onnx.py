@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 
 from attributary.schemas.explanation import ErrorCode
+from attributary.workers.explainers.precisions import Precision
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.loaders.links import log_odds
 from attributary.workers.ondemand.loaders.loaded import (
@@ -113,7 +114,9 @@ def _nodes(graphs: Iterable[Any]) -> Iterator[Any]:
                 yield from _nodes([attribute.g] if attribute.HasField("g") else attribute.graphs)
 
 
-def _inputs(source: Source, inputs: list[Any]) -> tuple[Any, int | None, Any, list[str] | None]:
+def _inputs(
+    source: Source, inputs: list[Any]
+) -> tuple[Any, int | None, Precision, list[str] | None]:
     """Return what makes the inputs of an array, the number of features, the precision, and names."""
     for given in inputs:
         if given.type not in _TYPES:
@@ -121,7 +124,9 @@ def _inputs(source: Source, inputs: list[Any]) -> tuple[Any, int | None, Any, li
                 f"the model's input {given.name!r} is a {given.type}, expected numbers"
             )
     types = [_TYPES[given.type] for given in inputs]
-    precision = "float64" if all(t is np.float64 for t in types) else "float32"
+    precision: Precision = "float64" if all(t is np.float64 for t in types) else "float32"
+    if np.float16 in types:
+        precision = "float16"
     if len(inputs) == 1:
         name, kind, shape = inputs[0].name, types[0], inputs[0].shape
         if len(shape) != 2:

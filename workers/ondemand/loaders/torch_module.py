@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from attributary.schemas.explanation import ErrorCode
+from attributary.workers.explainers.precisions import Precision
 from attributary.workers.ondemand.errors import RequestError
 from attributary.workers.ondemand.loaders.links import CLIP
 from attributary.workers.ondemand.loaders.loaded import (
     Floats,
     LoadedModel,
-    Precision,
     Source,
     not_loadable,
 )
@@ -93,10 +93,9 @@ def adapt(
         return jacobian
 
     meter = CudaMeter(device) if device.type == "cuda" else None
-    precision: Precision = "float64" if dtype == torch.float64 else "float32"
     return LoadedModel(
         predict=predict,
-        precision=precision,
+        precision=_precision(source, dtype),
         piecewise_constant=bool(source.piecewise_constant),
         features=features,
         gradient=gradient if inputs == "numeric" and not source.piecewise_constant else None,
@@ -146,6 +145,13 @@ def _autocast(source: Source, device: torch.device) -> Any:
     if source.mixed_precision == "off":
         return contextlib.nullcontext()
     return torch.autocast(device.type, getattr(torch, source.mixed_precision))
+
+
+def _precision(source: Source, dtype: torch.dtype) -> Precision:
+    """Return what is computed in: autocast leaves float64 alone."""
+    if dtype == torch.float64:
+        return "float64"
+    return "float32" if source.mixed_precision == "off" else source.mixed_precision
 
 
 def _select(answer: Any, head: str | None) -> Any:

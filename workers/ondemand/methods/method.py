@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from attributary.schemas.card import Feature
 from attributary.schemas.explanation import Result
 from attributary.schemas.request import StreamWindow
+from attributary.workers.explainers.precisions import Precision
 
 Floats = npt.NDArray[np.float64]
 Model = Callable[[Floats], Floats]
@@ -40,7 +41,7 @@ class Context:
     values: tuple[tuple[float | str | None, ...], ...]
     rng: np.random.Generator
     batch_size: int
-    precision: Literal["float32", "float64"]
+    precision: Precision
     piecewise_constant: bool
     #: (n, d) to (n, outputs, d): exact derivatives, where the model has them and takes X as it stands.
     gradient: Callable[[Floats], Floats] | None = None

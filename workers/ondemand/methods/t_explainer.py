@@ -15,6 +15,7 @@ from attributary.schemas.explanation import (
     TExplainerResult,
 )
 from attributary.workers.explainers.batched import ModelOutputError
+from attributary.workers.explainers.precisions import is_low
 from attributary.workers.explainers.scales import robust_scale
 from attributary.workers.explainers.t_explainer import TExplanation, t_explain
 from attributary.workers.ondemand.errors import RequestError
@@ -31,17 +32,32 @@ _MISSING = (
 )
 
 
+_LOW = (
+    "The model computes in {precision}, so that a gradient has few digits, and the sign of a small one "
+    "may be wrong: {weak} of {all} have an error as large as themselves. {how}"
+)
+_EXACT = "They are the model's own derivatives."
+_DIFFERENCES = (
+    "They are differences over tenths of a feature's spread and more, where a curved model bends."
+)
+_UNRESOLVED = (
+    "{count} gradients cannot be told from rounding: the feature's values are so far from 0, for their "
+    "spread, that {precision} does not tell neighbours apart. Send values less a constant."
+)
+
+
 class TExplainerParameters(BaseModel):
     """``step``: a fixed half width in robust scales of each feature; null: searched for.
 
-    ``derivatives``: "exact" takes the model's own, which torch models of numbers alone have.
+    ``derivatives``: "exact" takes the model's own, which torch models of numbers alone have; null:
+    those where the model has them and computes in a low precision, else "differences".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     step: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = None
     max_step: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 1.0
-    derivatives: Literal["differences", "exact"] = "differences"
+    derivatives: Literal["differences", "exact"] | None = None
     max_iterations: Annotated[int, Field(ge=1, le=100)] = 12
 
 
@@ -76,16 +92,53 @@ def run(
         for start in range(0, len(rows), _CHUNK)
     ]
     done = 0
+    slopes: list[TExplanation] = []
     for held, rows in chunks:
         context.progress(done, len(X))
         explained = _explain(model, X[rows], others, held, categorical, parameters, context)
+        slopes.append(explained)
         found += _contributions(explained, rows, ~held, context)
         done += len(rows)
     notes = [_AVERAGED] if context.piecewise_constant else []
     if np.isnan(X).any():
         notes.append(_MISSING)
+    notes += _doubts(slopes, _takes_exact(parameters, context), context)
     found.sort(key=lambda one: (one.instance, context.outputs.index(one.output)))
     return TExplainerResult(explanations=found, notes=notes)
+
+
+def _takes_exact(parameters: TExplainerParameters, context: Context) -> bool:
+    """Return whether the model's own derivatives are wanted.
+
+    By default of a low precision only: differences there lose a digit more than derivatives do.
+    """
+    if parameters.derivatives is None:
+        return (
+            is_low(context.precision) and context.gradient is not None and parameters.step is None
+        )
+    return parameters.derivatives == "exact"
+
+
+def _doubts(slopes: list[TExplanation], exact: bool, context: Context) -> list[str]:
+    """Return what is to be said of gradients that the model's precision leaves in doubt."""
+    notes = []
+    unresolved = sum(int(part.unresolved.sum()) for part in slopes)
+    if is_low(context.precision):
+        errors = np.concatenate([part.gradient_error.ravel() for part in slopes])
+        sizes = np.concatenate([np.abs(part.gradient).ravel() for part in slopes])
+        # Contrasts of levels have none.
+        sloped = errors > 0.0
+        notes.append(
+            _LOW.format(
+                precision=context.precision,
+                weak=int((sizes <= errors)[sloped].sum()),
+                all=int(sloped.sum()),
+                how=_EXACT if exact else _DIFFERENCES,
+            )
+        )
+    if unresolved:
+        notes.append(_UNRESOLVED.format(count=unresolved, precision=context.precision))
+    return notes
 
 
 def _check_background(background: Floats, context: Context) -> None:
@@ -119,7 +172,7 @@ def _explain(
     if parameters.step is not None:
         step = parameters.step * robust_scale(background[:, free])
     exact: Callable[[Floats], Floats] | None = None
-    if parameters.derivatives == "exact":
+    if _takes_exact(parameters, context):
         exact = _exact(context, free, len(held))
     bounds = None if context.bounds is None else tuple(side[free] for side in context.bounds)
     try:
