@@ -16,6 +16,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.topics import Topics
 from attributary.service.doctor.finding import Finding, fail, ok, warn
 from attributary.service.log_extents import LogExtents
+from attributary.service.words import how_many
 
 _TRIES, _PAUSE_SECONDS = 10, 0.5
 _UNSETTLED = {"PreparingRebalance", "CompletingRebalance"}
@@ -28,6 +29,11 @@ class GroupState:
     name: str
     state: str
     members: int | None
+
+    @property
+    def settled(self) -> bool:
+        """Whether no worker joins or leaves at the moment."""
+        return self.state not in _UNSETTLED
 
 
 def group_names(topics: Topics) -> dict[str, str]:
@@ -82,7 +88,7 @@ def check_groups(groups: dict[str, GroupState], partitions: dict[str, int]) -> l
     for role, group in groups.items():
         members, state = group.members or 0, group.state
         words = f"{role}: {members} worker{'' if members == 1 else 's'}, {state.lower()}"
-        if state in _UNSETTLED:
+        if not group.settled:
             found.append(
                 warn(
                     "groups",
@@ -123,8 +129,10 @@ async def check_requests(
         return [
             fail(
                 "requests",
-                f"{waiting:,} requests wait and no request worker runs",
+                f"{how_many(waiting, 'request', 'waits', 'wait')} and no request worker runs",
                 "start one with `attributary ondemand`",
             )
         ]
-    return [ok("requests", f"{waiting:,} wait" if waiting else "none waits")]
+    return [
+        ok("requests", how_many(waiting, "request", "waits", "wait") if waiting else "none waits")
+    ]

@@ -10,6 +10,7 @@ from attributary.schemas.topics import Topics
 from attributary.service.accounting import Accounting
 from attributary.service.doctor.finding import Finding, ok, warn
 from attributary.service.printable import printable
+from attributary.service.words import how_many
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.control import ControlReader
 
@@ -54,7 +55,7 @@ def _grid(name: str, catalogue: ControlCatalogue, *, waiting: int) -> list[Findi
         return [
             warn(
                 "grids",
-                f"{shown}: {waiting:,} rows wait for a grid",
+                f"{shown}: {how_many(waiting, 'row', 'waits', 'wait')} for a grid",
                 "it is made from the first 1,024 rows, or after 3 s; where they wait for longer, see the "
                 "ingest workers' logs",
             )
