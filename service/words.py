@@ -31,9 +31,9 @@ def how_many(number: int, noun: str, one: str, more: str) -> str:
     return f"{number:,} {noun} {one}" if number == 1 else f"{number:,} {noun}s {more}"
 
 
-def listed(parts: Sequence[str], between: str = ", ", most: int = 5) -> str:
+def listed(parts: Sequence[str], most: int = 5) -> str:
     """Return the first of them, and how many more there are."""
-    named = between.join(parts[:most])
+    named = ", ".join(parts[:most])
     return f"{named} and {len(parts) - most:,} more" if len(parts) > most else named
 
 

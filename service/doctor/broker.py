@@ -11,6 +11,7 @@ from attributary.service.doctor.finding import Finding, fail, ok, warn
 from attributary.service.reach import answers, is_foreign, is_refusal, is_taken
 
 _SECONDS = 3.0
+_THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
 _PACKAGES = ("attributary", "aiokafka", "faust-streaming", "numpy", "pydantic")
 
 
@@ -37,7 +38,7 @@ def check_broker(connection: Connection) -> list[Finding]:
             answered.append(address)
         else:
             failures.append(f"{address} ({failure})")
-            fixes[_fix(port, failure)] = None
+            fixes[_fix(host, port, failure)] = None
     todo = "; ".join(fixes)
     if not answered:
         name = "name yours with `attributary --bootstrap HOST:PORT`"
@@ -55,7 +56,7 @@ def check_broker(connection: Connection) -> list[Finding]:
     return found
 
 
-def _fix(port: int, failure: str) -> str:
+def _fix(host: str, port: int, failure: str) -> str:
     if is_refusal(failure):
         return "there is a broker: correct the settings of the connection"
     if is_foreign(failure):
@@ -65,4 +66,6 @@ def _fix(port: int, failure: str) -> str:
             f"something has port {port} and keeps silent, or a firewall drops what is sent: see what runs "
             "there, and restart a broker that hangs"
         )
-    return f"start it (`attributary up --port {port}` for one in memory on this machine)"
+    if host in _THIS_MACHINE:
+        return f"start it (`attributary up --port {port}` for one in memory)"
+    return f"start it, or correct its address: {host}"

@@ -100,15 +100,15 @@ def _lost_ends(accounting: Accounting) -> list[Finding]:
     lost = {at: accounting.sources[at] for at in accounting.lost_ends}
     if not lost:
         return []
-    logs = [
-        f"the log of {topic}/{partition} ends at {source.end:,}, but {source.upto:,} were counted"
-        for (topic, partition), source in lost.items()
-    ]
+    named = {f"{topic}/{partition}": source for (topic, partition), source in lost.items()}
+    at, source = next(iter(named.items()))
+    words = f"the log of {at} ends at {source.end:,}, but {source.upto:,} were counted"
+    if others := [other for other in named if other != at]:
+        words += f" (as with {listed(others)})"
     return [
         fail(
             "accounting",
-            f"{listed(logs, '; ')}: the topic was made anew, or the broker lost its end; rows sent since are "
-            "not counted",
+            f"{words}: the topic was made anew, or the broker lost its end; rows sent since are not counted",
             "give the rows topic a new name (topics.rows in the settings of workers and publishers), make it "
             "with `attributary topics create` and restart them: scores go on from what is counted; or take a "
             "new prefix, and all begins anew",
@@ -123,7 +123,7 @@ def _all_rejected(recent: Recent) -> list[Finding]:
     for name, model in sorted(recent.models.items()):
         # Rows whose model cannot be read have no accepted ones to be compared with, but everybody's.
         rows = model.accepted + model.rows_rejected if name else everything
-        whose = f"rows {period} are of no known model"
+        whose = f"all rows {period} are of no known model"
         if name:
             whose = f"{printable(name, 60)}'s rows {period} are rejected"
         found += _rejected(whose, model, rows)
@@ -155,7 +155,7 @@ def check_lag(books: Books, ingest: GroupState | None) -> list[Finding]:
     words = how_many(lag, "message", "waits", "wait")
     if ingest is not None and not ingest.members:
         fix = "start workers with `attributary stream`"
-        return [fail("lag", f"{words} and no ingest worker runs", fix)]
+        return [fail("lag", f"no ingest worker runs, and {words}", fix)]
     if stuck:
         return [_standing(books, stuck, ingest)]
     words = f"{how_many(lag, 'message', 'waits, and is', 'wait, and are')} being counted"
@@ -182,7 +182,7 @@ def _standing(books: Books, stuck: list[Source], ingest: GroupState | None) -> F
     which = f"one of {workers} ingest workers" if workers > 1 else "ingest"
     return fail(
         "lag",
-        f"{words}: {which} is stuck",
+        f"{which} is stuck: {words}",
         "read the workers' logs, and restart the one that has these partitions: nothing is lost or counted "
         "twice, and the others take over meanwhile",
     )

@@ -32,8 +32,8 @@ class GroupState:
 
     @property
     def settled(self) -> bool:
-        """Whether no worker joins or leaves at the moment."""
-        return self.state not in _UNSETTLED
+        """Whether the workers share the work: none joins or leaves at the moment."""
+        return self.state == "Stable"
 
 
 def group_names(topics: Topics) -> dict[str, str]:
@@ -88,7 +88,7 @@ def check_groups(groups: dict[str, GroupState], partitions: dict[str, int]) -> l
     for role, group in groups.items():
         members, state = group.members or 0, group.state
         words = f"{role}: {members} worker{'' if members == 1 else 's'}, {state.lower()}"
-        if not group.settled:
+        if state in _UNSETTLED:
             found.append(
                 warn(
                     "groups",

@@ -31,8 +31,9 @@ NEWEST = 100
 
 @dataclass
 class Results:
-    """The newest result of each model: rows accepted, and when it was computed (ms).
+    """The newest results of each model: the most rows accepted, and when the newest was computed (ms).
 
+    A worker that has lost its partitions and does not know it yet may publish one that knows of fewer.
     ``whole``: the topic holds no older ones, so that a model that is not here has none.
     """
 
@@ -55,9 +56,9 @@ class Results:
         except RejectedError:
             self.unreadable += 1
             return
-        if message.computed_at >= self.computed_at.get(message.model, message.computed_at):
-            self.computed_at[message.model] = message.computed_at
-            self.rows[message.model] = message.accounting.rows_accepted
+        name = message.model
+        self.computed_at[name] = max(message.computed_at, self.computed_at.get(name, 0))
+        self.rows[name] = max(message.accounting.rows_accepted, self.rows.get(name, 0))
 
 
 @dataclass(frozen=True)
@@ -166,11 +167,11 @@ def check_merge(late: Late, merge: GroupState | None, ages: str) -> Finding | No
         return None
     rows = sum(late.rows[name] for name in late.still)
     of = listed([printable(name, 40) for name in late.still])
-    words = f"{how_many(rows, 'accepted row', 'is', 'are')} in no result, of {of}"
+    words = f"{how_many(rows, 'accepted row', f'of {of} is', f'of {of} are')} in no result"
     if merge is not None and not merge.members:
         return fail(
             "results",
-            f"{words}, and no merge worker runs; {ages}",
+            f"no merge worker runs: {words}; {ages}",
             "start one with `attributary stream --role merge`, or `attributary stream` for ingest and merge",
         )
     words = f"{words}, and for {late.watched:.1f} s none came; {ages}"
@@ -179,7 +180,7 @@ def check_merge(late: Late, merge: GroupState | None, ages: str) -> Finding | No
     which = "a merge worker" if merge is not None and (merge.members or 0) > 1 else "merge"
     return fail(
         "results",
-        f"{words}: {which} is stuck",
+        f"{which} is stuck: {words}",
         "read the merge workers' logs, and restart the one that does nothing: nothing is lost or counted "
         "twice; one that has just started reads its sketches first: ask again in a minute",
     )

@@ -45,7 +45,8 @@ def check_models(
     if not found:
         quiet = [printable(name, 40) for name in names if name not in counted]
         more = f"; no rows yet of {', '.join(quiet[:5])}" if quiet else ""
-        found.append(ok("grids", f"known for all {len(names)} models{more}"))
+        of = "the one model" if len(names) == 1 else f"all {len(names):,} models"
+        found.append(ok("grids", f"known for {of}{more}"))
     return found
 
 

@@ -56,13 +56,19 @@ async def check_results(
                 "let workers and this machine take their time from NTP",
             )
         )
-    found.append(snapshot_finding(computed, snapshot, settings.merge.snapshot_seconds))
+    new = books is not None and books.accounting.begun_recently
+    found.append(snapshot_finding(computed, snapshot, settings.merge.snapshot_seconds, new=new))
     return found
 
 
-def snapshot_finding(computed: int, snapshot: int | None, seconds: float) -> Finding:
-    """Judge the newest snapshot's time beside the newest result's (milliseconds)."""
+def snapshot_finding(computed: int, snapshot: int | None, seconds: float, *, new: bool) -> Finding:
+    """Judge the newest snapshot's time beside the newest result's (milliseconds).
+
+    ``new``: counting has begun so recently that there need not be one.
+    """
     allowed = _SNAPSHOTS_MISSED * seconds
+    if snapshot is None and new:
+        return ok("snapshots", f"none yet: one comes {about(seconds)} after the first results")
     if snapshot is None:
         return warn(
             "snapshots",

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiokafka import ConsumerRecord
+from results import LIFETIME, attribution
 
 from attributary.schemas.card import Decayed, Hopping, ModelCard
 from attributary.schemas.connection import Connection, Tls
@@ -196,6 +198,8 @@ def test_a_log_that_lost_its_end_is_found_and_is_not_called_counted() -> None:
     assert found.level == "fail"
     assert "the log of rows/0 ends at 3, but 20 were counted: the topic was made" in found.message
     assert "rows/1" not in found.message
+    (both,) = judged(block(0, 0, 20), block(1, 0, 9), ends=(3, 0))
+    assert "but 20 were counted (as with rows/1): the topic" in both.message
     assert "topics.rows" in (found.fix or "")
     assert check_lag(books(anew), INGEST) == []
 
@@ -227,11 +231,15 @@ def test_lag_is_bad_without_workers_and_where_nothing_moves() -> None:
     assert (moved.level, moved.message) == ("ok", "15 messages wait, and are being counted")
     nobody = GroupState("i", "Empty", 0)
     alone = check_lag(books(accounting(block(0, 0, 19))), nobody).pop()
-    assert (alone.level, alone.message) == ("fail", "1 message waits and no ingest worker runs")
+    assert (alone.level, alone.message) == ("fail", "no ingest worker runs, and 1 message waits")
     stuck = check_lag(books(behind), INGEST).pop()
-    assert (stuck.level, "rows/0 at 5 of 20: ingest is stuck" in stuck.message) == ("fail", True)
-    joins = check_lag(books(behind), GroupState("i", "PreparingRebalance", 1)).pop()
-    assert (joins.level, "join or leave" in (joins.fix or "")) == ("warn", True)
+    assert (stuck.level, stuck.message) == (
+        "fail",
+        "ingest is stuck: 15 messages wait and for 2.5 s none was counted on rows/0 at 5 of 20",
+    )
+    for state in ("PreparingRebalance", "Unknown"):
+        joins = check_lag(books(behind), GroupState("i", state, 1)).pop()
+        assert (joins.level, "join or leave" in (joins.fix or "")) == ("warn", True)
     far = accounting(block(0, 0, 5), ends=(10**6,)), accounting(block(0, 0, 6), ends=(10**6,))
     assert check_lag(books(*far), None).pop().level == "warn"
 
@@ -241,8 +249,8 @@ def test_one_partition_that_stands_still_is_not_hidden_by_the_others() -> None:
     now = accounting(block(0, 0, 5), block(1, 0, 9), ends=(12, 12))
     (found,) = check_lag(books(before, now), INGEST)
     assert found.level == "fail"
-    assert "7 messages wait and for 2.5 s none was counted on rows/0 at 5 of 12" in found.message
-    assert "one of 2 ingest workers is stuck" in found.message
+    assert "one of 2 ingest workers is stuck: 7 messages wait" in found.message
+    assert found.message.endswith("none was counted on rows/0 at 5 of 12")
     both = accounting(block(0, 0, 6), block(1, 0, 9), ends=(12, 12))
     assert levels(check_lag(books(before, both), INGEST)) == ["ok"]
 
@@ -278,6 +286,14 @@ def test_accepted_rows_that_no_result_tells_of_are_late() -> None:
     assert late(accounting(block(0, 0, 12), block(0, 8, 20)), results()) == {}
 
 
+def test_the_most_rows_that_a_result_tells_of_count() -> None:
+    read = Results()
+    for computed_at, told in ((1000, 60), (2000, 52)):  # by a worker that has lost its partitions
+        sent = attribution(LIFETIME, revision=told).model_copy(update={"computed_at": computed_at})
+        read.add(ConsumerRecord("results", 0, 0, 0, 0, None, sent.to_bytes(), None, 0, 0, ()))
+    assert (read.rows, read.computed) == ({"flight-delay": 60}, 2000)
+
+
 def test_rows_wait_for_their_window_only_where_no_view_is_published_on_change() -> None:
     now = accounting(block(0, 0, 20))
     day = Hopping(seconds=86400.0, hop_seconds=3600.0)
@@ -296,12 +312,18 @@ def test_merge_is_stuck_where_rows_are_late_and_no_result_comes() -> None:
     assert found is not None
     assert (found.level, found.message) == (
         "fail",
-        "9 accepted rows are in no result, of n, and for 2.5 s none came; the newest was computed 2 h ago: "
-        "a merge worker is stuck",
+        "a merge worker is stuck: 9 accepted rows of n are in no result, and for 2.5 s none came; the newest "
+        "was computed 2 h ago",
     )
     nobody = check_merge(stands, GroupState("m", "Empty", 0), "none yet")
     assert nobody is not None
-    assert (nobody.level, "and no merge worker runs; none yet" in nobody.message) == ("fail", True)
+    assert (
+        nobody.level,
+        nobody.message.startswith("no merge worker runs: 9 accepted rows of n"),
+    ) == (
+        "fail",
+        True,
+    )
     joins = check_merge(stands, GroupState("m", "CompletingRebalance", 1), "none yet")
     assert joins is not None
     assert joins.level == "warn"
@@ -322,10 +344,13 @@ def test_models_without_grid_and_with_windows_wider_than_sketches_live() -> None
 
 
 def test_snapshots_that_stay_behind() -> None:
-    assert snapshot_finding(10**9, 10**9 - 60_000, 60.0).level == "ok"
-    assert snapshot_finding(10**9, 10**9 + 60_000, 60.0).level == "ok"
-    assert snapshot_finding(10**9, 10**9 - 700_000, 60.0).level == "fail"
-    assert snapshot_finding(10**9, None, 60.0).level == "warn"
+    assert snapshot_finding(10**9, 10**9 - 60_000, 60.0, new=False).level == "ok"
+    assert snapshot_finding(10**9, 10**9 + 60_000, 60.0, new=False).level == "ok"
+    assert snapshot_finding(10**9, 10**9 - 700_000, 60.0, new=False).level == "fail"
+    assert snapshot_finding(10**9, None, 60.0, new=False).level == "warn"
+    assert snapshot_finding(10**9, None, 60.0, new=True).level == "ok"
+    assert accounting((block(0, 0, 5), HOUR), block(0, 5, 9)).begun_recently is False
+    assert accounting((block(0, 0, 5), HOUR), (block(0, 5, 9), HOUR)).begun_recently
 
 
 def test_findings_are_safe_to_print_and_add_up() -> None:
