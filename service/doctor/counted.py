@@ -182,7 +182,8 @@ def _standing(books: Books, stuck: list[Source], ingest: GroupState | None) -> F
     which = f"one of {workers} ingest workers" if workers > 1 else "ingest"
     return fail(
         "lag",
-        f"{which} is stuck: {words}",
-        "read the workers' logs, and restart the one that has these partitions: nothing is lost or counted "
-        "twice, and the others take over meanwhile",
+        f"{which} stands still: {words}",
+        "ask again in a minute. If these offsets are the same, read the logs of the worker that has the "
+        "partitions and restart it: nothing is lost or counted twice. If they have grown, ingest is slow: "
+        "start more workers (at most one a partition of rows)",
     )

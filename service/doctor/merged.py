@@ -27,6 +27,8 @@ from attributary.service.words import how_many, listed
 from attributary.workers.stream.catalogue import ControlCatalogue
 
 NEWEST = 100
+# A merge that has published so lately may only be slow, and gets twice the time.
+_LATELY_MS = 60_000
 
 
 @dataclass
@@ -118,7 +120,8 @@ async def read_results(
     if nobody or not late:
         return results, Late(late, tuple(late), 0.0)
     before, began = dict(results.computed_at), time.monotonic()
-    deadline = began + patience(settings.merge.publish_seconds)
+    interval = settings.merge.publish_seconds
+    deadline = began + watch_seconds(results.computed, round(time.time() * 1000), interval)
     reader = Reader(settings.connection, [settings.topics.attributions], start_at=ends)
     await reader.start()
     try:
@@ -135,6 +138,12 @@ async def read_results(
     finally:
         await reader.stop()
     return results, Late(late, still, time.monotonic() - began)
+
+
+def watch_seconds(computed: int | None, now: int, interval: float) -> float:
+    """Return for how long to watch for results, of which the newest was ``computed`` then (milliseconds)."""
+    lately = computed is not None and now - computed < _LATELY_MS
+    return patience(interval) * (2 if lately else 1)
 
 
 def _still(late: dict[str, int], before: dict[str, int], results: Results) -> tuple[str, ...]:
@@ -180,7 +189,8 @@ def check_merge(late: Late, merge: GroupState | None, ages: str) -> Finding | No
     which = "a merge worker" if merge is not None and (merge.members or 0) > 1 else "merge"
     return fail(
         "results",
-        f"{which} is stuck: {words}",
-        "read the merge workers' logs, and restart the one that does nothing: nothing is lost or counted "
-        "twice; one that has just started reads its sketches first: ask again in a minute",
+        f"{which} stands still: {words}",
+        "ask again in a minute. If none has come by then, read the merge workers' logs and restart the one "
+        "that does nothing: nothing is lost or counted twice. If some have, merge is slow or has just "
+        "started: start more workers (at most one a partition of sketches), or wait",
     )

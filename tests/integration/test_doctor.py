@@ -183,7 +183,7 @@ async def test_a_worker_that_reads_nothing_is_stuck(
         found = await examined(settings)
     finally:
         await worker.stop()
-    assert "ingest is stuck" in failures(found)["lag"]
+    assert "ingest stands still" in failures(found)["lag"]
     assert any("ingest: 1 worker" in each.message for each in found)
 
 
@@ -286,7 +286,7 @@ async def test_a_merge_worker_that_stands_still_is_stuck(
     await send(connection, topics.rows, *rows(30))
     await accepted(connection, topics, 30)
     found = failures(await examined(settings))
-    assert "merge is stuck: 30 accepted rows of m are in no result" in found["results"]
+    assert "merge stands still: 30 accepted rows of m are in no result" in found["results"]
     merge.process.send_signal(signal.SIGCONT)
 
 
@@ -306,7 +306,7 @@ async def test_one_of_two_ingest_workers_that_stands_still_is_found_beside_the_o
         await send(connection, topics.rows, *rows(5), partition=partition)
     found = failures(await examined(settings))
     stopped.process.send_signal(signal.SIGCONT)
-    assert "one of 2 ingest workers is stuck" in found["lag"]
+    assert "one of 2 ingest workers stands still" in found["lag"]
     assert "10 messages wait" in found["lag"]
     assert found["lag"].count("at 0 of 5") == 2
 

@@ -18,7 +18,7 @@ from attributary.service.doctor.broker import versions
 from attributary.service.doctor.counted import Books, check_accounting, check_lag, patience
 from attributary.service.doctor.finding import Finding, as_given, fail
 from attributary.service.doctor.groups import GroupState, check_groups
-from attributary.service.doctor.merged import Late, Results, check_merge, late_rows
+from attributary.service.doctor.merged import Late, Results, check_merge, late_rows, watch_seconds
 from attributary.service.doctor.models import check_models
 from attributary.service.doctor.report import as_text, summary
 from attributary.service.doctor.results import snapshot_finding
@@ -235,7 +235,7 @@ def test_lag_is_bad_without_workers_and_where_nothing_moves() -> None:
     stuck = check_lag(books(behind), INGEST).pop()
     assert (stuck.level, stuck.message) == (
         "fail",
-        "ingest is stuck: 15 messages wait and for 2.5 s none was counted on rows/0 at 5 of 20",
+        "ingest stands still: 15 messages wait and for 2.5 s none was counted on rows/0 at 5 of 20",
     )
     for state in ("PreparingRebalance", "Unknown"):
         joins = check_lag(books(behind), GroupState("i", state, 1)).pop()
@@ -249,7 +249,7 @@ def test_one_partition_that_stands_still_is_not_hidden_by_the_others() -> None:
     now = accounting(block(0, 0, 5), block(1, 0, 9), ends=(12, 12))
     (found,) = check_lag(books(before, now), INGEST)
     assert found.level == "fail"
-    assert "one of 2 ingest workers is stuck: 7 messages wait" in found.message
+    assert "one of 2 ingest workers stands still: 7 messages wait" in found.message
     assert found.message.endswith("none was counted on rows/0 at 5 of 12")
     both = accounting(block(0, 0, 6), block(1, 0, 9), ends=(12, 12))
     assert levels(check_lag(books(before, both), INGEST)) == ["ok"]
@@ -312,8 +312,8 @@ def test_merge_is_stuck_where_rows_are_late_and_no_result_comes() -> None:
     assert found is not None
     assert (found.level, found.message) == (
         "fail",
-        "a merge worker is stuck: 9 accepted rows of n are in no result, and for 2.5 s none came; the newest "
-        "was computed 2 h ago",
+        "a merge worker stands still: 9 accepted rows of n are in no result, and for 2.5 s none came; the "
+        "newest was computed 2 h ago",
     )
     nobody = check_merge(stands, GroupState("m", "Empty", 0), "none yet")
     assert nobody is not None
@@ -328,6 +328,7 @@ def test_merge_is_stuck_where_rows_are_late_and_no_result_comes() -> None:
     assert joins is not None
     assert joins.level == "warn"
     assert (patience(0.8), patience(10.0)) == (2.5, 20.5)
+    assert [watch_seconds(then, 100_000, 0.8) for then in (None, 40_000, 40_001)] == [2.5, 2.5, 5.0]
 
 
 def test_models_without_grid_and_with_windows_wider_than_sketches_live() -> None:
