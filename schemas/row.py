@@ -275,7 +275,7 @@ def model_name(name: str | None) -> str:
     if not _MODEL_NAME.fullmatch(name):
         raise RejectedError(
             Reason.NO_MODEL,
-            f"a model's name is 1 to 200 printable ASCII characters, got {name!r:.80}",
+            f"a model's name is 1 to 200 printable ASCII characters, no spaces, got {name!r:.80}",
         )
     return name
 

@@ -138,6 +138,11 @@ class Accounting:
         return sum(source.lag for source in self.sources.values())
 
     @property
+    def begun_recently(self) -> bool:
+        """Whether all rows that are counted came in recent blocks."""
+        return self.recent.models == self.models
+
+    @property
     def lost_ends(self) -> list[Source]:
         """Source partitions whose log ends before what was read of it."""
         return [at for at, source in self.sources.items() if source.lost_end]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,14 @@ class GlobalOptions:
     bootstrap: str | None = None
     prefix: str | None = None
 
+    def words(self, *, bootstrap: bool = True) -> str:
+        """Return them as a shell takes them, before a command's name; ``bootstrap``: that one too."""
+        given = {"--config": self.config, "--prefix": self.prefix}
+        if bootstrap:
+            given["--bootstrap"] = self.bootstrap
+        named = sorted((name, str(value)) for name, value in given.items() if value is not None)
+        return shlex.join(word for pair in named for word in pair)
+
     def settings(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """Return the settings, with these options and then ``overrides`` (nested) winning."""
         from attributary.service.settings import load_settings
@@ -35,6 +44,11 @@ class GlobalOptions:
 
 def current_settings(overrides: Mapping[str, Any] | None = None) -> Settings:
     """Return the settings of the command that runs; ConfigurationError where they cannot work."""
+    return current_options().settings(overrides)
+
+
+def current_options() -> GlobalOptions:
+    """Return the options before the name of the command that runs."""
     context = click.get_current_context(silent=True)
     options = context.find_object(GlobalOptions) if context is not None else None
-    return (options or GlobalOptions()).settings(overrides)
+    return options or GlobalOptions()

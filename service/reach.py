@@ -26,6 +26,7 @@ _NO_TOPICS = b"\x00\x00\x00\x00"
 _LARGEST_ANSWER = 2**24
 _CLIENT = b"attributary"
 
+_SILENT = "no answer within"
 _NOT_KAFKA = "what listens there is not a Kafka broker"
 _SPEAKS_TLS = "it speaks TLS, and this connection does not: set connection.tls.enabled = true"
 _SPEAKS_PLAINTEXT = (
@@ -62,7 +63,7 @@ def answers(
     except ssl.SSLCertVerificationError as error:
         return _untrusted(host, error)
     except TimeoutError:
-        return f"no answer within {seconds:g} s"
+        return f"{_SILENT} {seconds:g} s"
     except ConnectionRefusedError as error:
         return (error.strerror or str(error)).lower()
     except (OSError, EOFError, _NotKafkaError, struct.error) as error:
@@ -76,19 +77,17 @@ def require_broker(connection: Connection, seconds: float = 3.0) -> None:
     if not failures:
         return
     shown = ", ".join(f"{address} ({failure})" for address, failure in failures)
-    if any(map(_is_refusal, failures)):
+    if any(is_refusal(failure) for _, failure in failures):
         raise BrokerError(f"cannot connect to the broker at {shown}")
+    start = "" if any(is_taken(f) for _, f in failures) else "start one with `attributary up`, or "
     raise BrokerError(
-        f"no broker at {shown}: start one with `attributary up`, "
-        "or name yours with `attributary --bootstrap HOST:PORT`"
+        f"no broker at {shown}: {start}name yours with `attributary --bootstrap HOST:PORT`"
     )
 
 
 def refusal(connection: Connection, seconds: float) -> str | None:
     """Return why a broker that is there does not let this client in, where that is so. Blocking."""
-    return next(
-        (failure[1] for failure in _failures(connection, seconds) if _is_refusal(failure)), None
-    )
+    return next((why for _, why in _failures(connection, seconds) if is_refusal(why)), None)
 
 
 def _failures(connection: Connection, seconds: float) -> list[tuple[str, str]]:
@@ -102,9 +101,19 @@ def _failures(connection: Connection, seconds: float) -> list[tuple[str, str]]:
     return failures
 
 
-def _is_refusal(failure: tuple[str, str]) -> bool:
+def is_refusal(failure: str) -> bool:
     """Whether it tells of a broker, rather than that there is none."""
-    return failure[1].startswith(("it ", "its ", "the token", "connection."))
+    return failure.startswith(("it ", "its ", "the token", "connection."))
+
+
+def is_foreign(failure: str) -> bool:
+    """Whether it tells of another program at the address."""
+    return failure == _NOT_KAFKA
+
+
+def is_taken(failure: str) -> bool:
+    """Whether something may have the address already: another program, or one that keeps silent."""
+    return is_foreign(failure) or failure.startswith(_SILENT)
 
 
 class _Link:

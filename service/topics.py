@@ -57,7 +57,7 @@ def topic_specs(topics: Topics, layout: TopicLayout) -> tuple[TopicSpec, ...]:
     # Ingest judges far-future rows, and cuts blocks, by the broker's clock.
     rows = {**_kept(layout.rows_retention_hours), "message.timestamp.type": "LogAppendTime"}
     # Compaction would keep the last grid of a key, but the first one in the log is what holds.
-    forever = {"cleanup.policy": "delete", "retention.ms": "-1"}
+    forever = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
     sketches = {
         **compacted,
         **_kept(layout.sketches_retention_hours),

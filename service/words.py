@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from attributary.schemas.attribution import Window
@@ -23,6 +24,17 @@ def duration(seconds: float) -> str:
             count = int(seconds // length)
             return f"{count} {unit}{'' if count == 1 else 's'}"
     return f"{seconds:g} s"
+
+
+def how_many(number: int, noun: str, one: str, more: str) -> str:
+    """Return how many there are, and what they do: ``1 row waits``, ``2 rows wait``."""
+    return f"{number:,} {noun} {one}" if number == 1 else f"{number:,} {noun}s {more}"
+
+
+def listed(parts: Sequence[str], most: int = 5) -> str:
+    """Return the first of them, and how many more there are."""
+    named = ", ".join(parts[:most])
+    return f"{named} and {len(parts) - most:,} more" if len(parts) > most else named
 
 
 def left_out(rows: int) -> str:

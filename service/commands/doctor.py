@@ -27,13 +27,13 @@ def doctor(write: bool, seconds: float, as_json: bool) -> int:
     broker       whether the addresses answer
     topics       all there, with the cleanup policy, retention, message size and partitions they need
     groups       how many workers run, and whether their groups have settled
-    permissions  whether this client may read all topics, and write
+    permissions  whether this client may read all topics, and write the one for cancellations
     clock        whether this machine's clock, the broker's and the workers' agree
     requests     whether requests for explanations wait for nobody
-    lag          whether rows wait, and whether they are being counted
-    accounting   gaps, double counts, and the share of rows that is rejected
+    lag          whether rows wait, and whether they are being counted, partition by partition
+    accounting   gaps, double counts, a log that lost its end, and the share of rows lately rejected
     grids        models whose rows wait for a grid; windows wider than sketches are kept
-    results      whether results come and can be read
+    results      whether accepted rows come out as results, which can be read
     snapshots    whether what a new worker starts from is fresh
 
     Every line is ok, warn or fail; below it stands what to do. Limits of the broker in memory are no
@@ -47,6 +47,6 @@ def doctor(write: bool, seconds: float, as_json: bool) -> int:
     Exit code 0: nothing failed; 1: something did; 2: it could not begin.
     """
     from attributary.service.doctor.report import run_doctor
-    from attributary.service.global_options import current_settings
+    from attributary.service.global_options import current_options
 
-    return run_doctor(current_settings(), write=write, seconds=seconds, as_json=as_json)
+    return run_doctor(current_options(), write=write, seconds=seconds, as_json=as_json)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiokafka.errors import KafkaError
@@ -11,8 +10,8 @@ from aiokafka.errors import KafkaError
 from attributary.schemas.errors import AttributaryError
 from attributary.service.doctor.access import check_reading, check_writing
 from attributary.service.doctor.broker import check_broker, versions
-from attributary.service.doctor.counted import check_accounting, check_lag, read_books
-from attributary.service.doctor.finding import Finding, fail
+from attributary.service.doctor.counted import Books, check_accounting, check_lag, read_books
+from attributary.service.doctor.finding import Finding, fail, ok
 from attributary.service.doctor.groups import (
     GroupState,
     check_groups,
@@ -24,6 +23,7 @@ from attributary.service.doctor.results import check_results
 from attributary.service.doctor.topic_settings import TopicState, check_topics, describe
 from attributary.service.settings import Settings
 from attributary.service.topics import admin_client
+from attributary.workers.stream.catalogue import ControlCatalogue
 
 Tell = Callable[[Finding], None]
 
@@ -45,6 +45,8 @@ class _Examination:
         self._seconds = seconds
         self._topics: Mapping[str, TopicState] = {}
         self._groups: dict[str, GroupState] = {}
+        self._books: Books | None = None
+        self._catalogue = ControlCatalogue()
 
     async def run(self) -> None:
         settings, topics = self._settings, self._settings.topics
@@ -57,7 +59,9 @@ class _Examination:
         present = [name for name in topics.model_dump().values() if name in self._topics]
         if present:
             await self._check("permissions", lambda: check_reading(settings, present))
-        if self._write and topics.cancellations in present:
+        if not self._write:
+            self._say([ok("clock", "not compared with the broker's, which only a write tells")])
+        elif topics.cancellations in present:
             await self._check("permissions", lambda: check_writing(settings))
         if topics.requests in present and topics.requests_high in present:
             group = self._groups.get("ondemand")
@@ -67,8 +71,12 @@ class _Examination:
         if {topics.rows, topics.sketches, topics.models, topics.grids} <= {*present}:
             await self._check("accounting", self._count)
         if {topics.attributions, topics.snapshots} <= {*present}:
-            now = round(time.time() * 1000)
-            await self._check("results", lambda: check_results(settings, now))
+            await self._check(
+                "results",
+                lambda: check_results(
+                    settings, self._books, self._catalogue, self._groups.get("merge")
+                ),
+            )
 
     async def _describe(self) -> list[Finding]:
         """Look at the topics and the groups."""
@@ -92,14 +100,13 @@ class _Examination:
     async def _count(self) -> list[Finding]:
         """Look at rows, lag and grids."""
         settings, topics = self._settings, self._settings.topics
-        books = await read_books(settings.connection, topics)
-        catalogue = await read_catalogue(settings.connection, topics)
-        members = {role: group.members or 0 for role, group in self._groups.items()}
+        books = self._books = await read_books(settings)
+        self._catalogue = await read_catalogue(settings.connection, topics)
         sketches = self._topics[topics.sketches].configs
         return [
-            *check_lag(books, members, "ingest"),
+            *check_lag(books, self._groups.get("ingest")),
             *check_accounting(books.accounting),
-            *check_models(catalogue, books.accounting, sketches),
+            *check_models(self._catalogue, books.accounting, sketches),
         ]
 
     async def _check(self, name: str, check: Callable[[], Awaitable[list[Finding]]]) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
+from attributary.service.global_options import GlobalOptions
+
 Level = Literal["ok", "warn", "fail"]
+
+# Options of their own are part of a command already; one that starts a broker takes no address of one.
+_COMMAND = re.compile(r"`attributary (?!-)(up --port)?")
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,18 @@ class Finding:
     def as_dict(self) -> dict[str, str | None]:
         """Return the fields by name."""
         return asdict(self)
+
+
+def as_given(finding: Finding, options: GlobalOptions) -> Finding:
+    """Return the finding with ``options`` in every command that it names, so that each can be copied."""
+
+    def command(found: re.Match[str]) -> str:
+        starts_broker = found[1] is not None
+        words = options.words(bootstrap=not starts_broker)
+        return f"`attributary {words}{' ' if words else ''}{found[1] or ''}"
+
+    fix = None if finding.fix is None else _COMMAND.sub(command, finding.fix)
+    return replace(finding, message=_COMMAND.sub(command, finding.message), fix=fix)
 
 
 def ok(check: str, message: str) -> Finding:

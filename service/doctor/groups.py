@@ -16,6 +16,7 @@ from attributary.schemas.connection import Connection
 from attributary.schemas.topics import Topics
 from attributary.service.doctor.finding import Finding, fail, ok, warn
 from attributary.service.log_extents import LogExtents
+from attributary.service.words import how_many
 
 _TRIES, _PAUSE_SECONDS = 10, 0.5
 _UNSETTLED = {"PreparingRebalance", "CompletingRebalance"}
@@ -28,6 +29,11 @@ class GroupState:
     name: str
     state: str
     members: int | None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the workers share the work: none joins or leaves at the moment."""
+        return self.state == "Stable"
 
 
 def group_names(topics: Topics) -> dict[str, str]:
@@ -123,8 +129,10 @@ async def check_requests(
         return [
             fail(
                 "requests",
-                f"{waiting:,} requests wait and no request worker runs",
+                f"{how_many(waiting, 'request', 'waits', 'wait')} and no request worker runs",
                 "start one with `attributary ondemand`",
             )
         ]
-    return [ok("requests", f"{waiting:,} wait" if waiting else "none waits")]
+    return [
+        ok("requests", how_many(waiting, "request", "waits", "wait") if waiting else "none waits")
+    ]

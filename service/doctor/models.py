@@ -10,6 +10,7 @@ from attributary.schemas.topics import Topics
 from attributary.service.accounting import Accounting
 from attributary.service.doctor.finding import Finding, ok, warn
 from attributary.service.printable import printable
+from attributary.service.words import how_many
 from attributary.workers.stream.catalogue import ControlCatalogue
 from attributary.workers.stream.control import ControlReader
 
@@ -44,7 +45,8 @@ def check_models(
     if not found:
         quiet = [printable(name, 40) for name in names if name not in counted]
         more = f"; no rows yet of {', '.join(quiet[:5])}" if quiet else ""
-        found.append(ok("grids", f"known for all {len(names)} models{more}"))
+        of = "the one model" if len(names) == 1 else f"all {len(names):,} models"
+        found.append(ok("grids", f"known for {of}{more}"))
     return found
 
 
@@ -54,7 +56,7 @@ def _grid(name: str, catalogue: ControlCatalogue, *, waiting: int) -> list[Findi
         return [
             warn(
                 "grids",
-                f"{shown}: {waiting:,} rows wait for a grid",
+                f"{shown}: {how_many(waiting, 'row', 'waits', 'wait')} for a grid",
                 "it is made from the first 1,024 rows, or after 3 s; where they wait for longer, see the "
                 "ingest workers' logs",
             )

@@ -11,24 +11,26 @@ from rich.console import Console
 from rich.text import Text
 
 from attributary.service.doctor.examine import examine
-from attributary.service.doctor.finding import Finding
+from attributary.service.doctor.finding import Finding, as_given
+from attributary.service.global_options import GlobalOptions
 from attributary.service.printable import printable
-from attributary.service.settings import Settings
 
 SOME_FAILED = 1
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 _PIPED_WIDTH = 120
 
 
-def run_doctor(settings: Settings, *, write: bool, seconds: float, as_json: bool) -> int:
+def run_doctor(options: GlobalOptions, *, write: bool, seconds: float, as_json: bool) -> int:
     """Examine, and print every finding; return the exit code: 0, or 1 where a check failed."""
+    settings = options.settings()
     for library in ("aiokafka", "attributary.subscription", "attributary.workers.stream.catalogue"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
     width = None if sys.stdout.isatty() else _PIPED_WIDTH
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     findings: list[Finding] = []
 
-    def tell(finding: Finding) -> None:
+    def tell(told: Finding) -> None:
+        finding = as_given(told, options)
         findings.append(finding)
         if not as_json:
             console.print(as_text(finding), soft_wrap=True)

@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-from attributary.schemas.attribution import WindowAttribution
-from attributary.schemas.errors import RejectedError
-from attributary.schemas.unique_information import is_run
+import time
+
+from attributary.service.doctor.counted import Books
 from attributary.service.doctor.finding import Finding, fail, ok, warn
+from attributary.service.doctor.groups import GroupState
+from attributary.service.doctor.merged import NEWEST, check_merge, read_results
 from attributary.service.reader import Reader
 from attributary.service.settings import Settings
 from attributary.service.words import about
+from attributary.workers.stream.catalogue import ControlCatalogue
 
-_NEWEST = 100
 _INDEX_KEY = b"i|"
 _CLOCK_MS = 5_000
 # Snapshots are written when something has changed, and then one by one.
 _SNAPSHOTS_MISSED = 10
 
 
-async def check_results(settings: Settings, now: int) -> list[Finding]:
-    """Judge the newest results and snapshots; ``now`` in milliseconds."""
-    computed, unreadable = await _newest_result(settings)
+async def check_results(
+    settings: Settings,
+    books: Books | None,
+    catalogue: ControlCatalogue,
+    merge: GroupState | None,
+) -> list[Finding]:
+    """Judge whether accepted rows come out as results, and the newest results and snapshots.
+
+    ``books`` None: nothing is known of the rows.
+    """
+    results, late = await read_results(settings, books, catalogue, merge)
     snapshot = await _newest_snapshot(settings)
+    now = round(time.time() * 1000)
+    computed = results.computed
+    counted = books.accounting.recent.until if books is not None else 0
     found = []
-    if unreadable:
+    if results.unreadable:
         found.append(
             warn(
                 "results",
-                f"{unreadable} of the newest messages in {settings.topics.attributions} cannot be read",
+                f"{results.unreadable} of the newest messages in {settings.topics.attributions} "
+                "cannot be read",
                 "their writer may be a newer version: use the same everywhere",
             )
         )
+    ages = _ages(computed, counted, now)
+    found.append(check_merge(late, merge, ages) or ok("results", ages))
     if computed is None:
-        return [*found, ok("results", "no attributions yet")]
+        return found
     if computed - now > _CLOCK_MS:
         found.append(
             warn(
@@ -40,14 +56,19 @@ async def check_results(settings: Settings, now: int) -> list[Finding]:
                 "let workers and this machine take their time from NTP",
             )
         )
-    found.append(ok("results", f"the newest was computed {about((now - computed) / 1000)} ago"))
-    found.append(snapshot_finding(computed, snapshot, settings.merge.snapshot_seconds))
+    new = books is not None and books.accounting.begun_recently
+    found.append(snapshot_finding(computed, snapshot, settings.merge.snapshot_seconds, new=new))
     return found
 
 
-def snapshot_finding(computed: int, snapshot: int | None, seconds: float) -> Finding:
-    """Judge the newest snapshot's time beside the newest result's (milliseconds)."""
+def snapshot_finding(computed: int, snapshot: int | None, seconds: float, *, new: bool) -> Finding:
+    """Judge the newest snapshot's time beside the newest result's (milliseconds).
+
+    ``new``: counting has begun so recently that there need not be one.
+    """
     allowed = _SNAPSHOTS_MISSED * seconds
+    if snapshot is None and new:
+        return ok("snapshots", f"none yet: one comes {about(seconds)} after the first results")
     if snapshot is None:
         return warn(
             "snapshots",
@@ -66,31 +87,20 @@ def snapshot_finding(computed: int, snapshot: int | None, seconds: float) -> Fin
     return ok("snapshots", f"the newest is at most {about(behind)} behind the results")
 
 
-async def _newest_result(settings: Settings) -> tuple[int | None, int]:
-    """Return when the newest readable result was computed, and how many cannot be read."""
-    computed, unreadable = [], 0
-    reader = Reader(
-        settings.connection, [settings.topics.attributions], newest=_NEWEST, follow=False
+def _ages(computed: int | None, counted: int, now: int) -> str:
+    """Say how old the newest result and the newest row are (milliseconds; 0: no row is counted)."""
+    told = "no attributions yet"
+    if computed is not None:
+        told = f"the newest was computed {about((now - computed) / 1000)} ago"
+    return (
+        f"{told}, the newest row counted {about((now - counted) / 1000)} ago" if counted else told
     )
-    await reader.start()
-    try:
-        while (records := await reader.read()) is not None:
-            for record in records:
-                if is_run(record.headers):
-                    continue
-                try:
-                    computed.append(WindowAttribution.from_bytes(record.value).computed_at)
-                except RejectedError:
-                    unreadable += 1
-    finally:
-        await reader.stop()
-    return max(computed, default=None), unreadable
 
 
 async def _newest_snapshot(settings: Settings) -> int | None:
     """Return when the newest index of a snapshot was written: it is the last record of its snapshot."""
     times = []
-    reader = Reader(settings.connection, [settings.topics.snapshots], newest=_NEWEST, follow=False)
+    reader = Reader(settings.connection, [settings.topics.snapshots], newest=NEWEST, follow=False)
     await reader.start()
     try:
         while (records := await reader.read()) is not None:

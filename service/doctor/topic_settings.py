@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,12 @@ from attributary.service.topics import TopicSpec, topic_configs, topic_specs
 _SIZES = {"rows", "sketches", "snapshots", "dead_letters"}
 _BY_THE_BROKERS_CLOCK = {"rows", "requests", "requests_high", "explanations"}
 _NO_LEADER = -1
+_UNLIMITED = "-1"
+# Topics of which old records are needed however many there are.
+_NEEDED_WHOLE = {
+    "rows": "what workers have not read yet is lost",
+    "sketches": "windows and a new worker's lifetime lack them",
+}
 
 
 @dataclass(frozen=True)
@@ -66,12 +72,26 @@ def check_topics(
     for spec in specs:
         if (state := found.get(spec.name)) is not None:
             findings += _settings_of(spec, state, settings)
+            findings += _size_of(spec, state, settings)
             findings += _partitions_of(spec, state, brokers)
     if sketches := found.get(settings.topics.sketches):
         findings += _snapshots(settings, sketches, found.get(settings.topics.snapshots))
     if not findings:
-        findings.append(ok("topics", f"all {len(specs)} are there, with the settings they need"))
+        findings.append(ok("topics", f"all {len(specs)} are there{_told(specs, found)}"))
     return findings
+
+
+def _told(specs: Sequence[TopicSpec], found: Mapping[str, TopicState]) -> str:
+    """Say how far their settings are known to be right."""
+    wanted = sum(len(spec.configs) for spec in specs)
+    told = sum(key in found[spec.name].configs for spec in specs for key in spec.configs)
+    if told == wanted:
+        return ", with the settings they need"
+    much = f"{told} of {wanted}" if told else "none"
+    return (
+        f"; the broker tells {much} of the settings they need, the others are not judged "
+        "(Kafka tells all, given DESCRIBE_CONFIGS)"
+    )
 
 
 def _settings_of(spec: TopicSpec, state: TopicState, settings: Settings) -> list[Finding]:
@@ -82,21 +102,39 @@ def _settings_of(spec: TopicSpec, state: TopicState, settings: Settings) -> list
             continue
         if _is_more(key, has, wanted):
             continue
-        alter = (
-            f"kafka-configs.sh --bootstrap-server {settings.connection.bootstrap} --alter "
-            f"--entity-type topics --entity-name {spec.name} --add-config '{key}=[{wanted}]'"
-        )
         say = fail if _harms(spec.role, key) else warn
-        found.append(say("topics", f"{spec.name} has {key}={has}, needs {wanted}", alter))
+        words = f"{spec.name} has {key}={has}, needs {wanted}"
+        found.append(say("topics", words, _alter(spec, key, wanted, settings)))
     return found
+
+
+def _size_of(spec: TopicSpec, state: TopicState, settings: Settings) -> list[Finding]:
+    key, lacks = "retention.bytes", _NEEDED_WHOLE.get(spec.role)
+    has = state.configs.get(key, _UNLIMITED)
+    if lacks is None or has == _UNLIMITED:
+        return []
+    words = (
+        f"{spec.name} has {key}={has}: above it the oldest records go, whatever their age; {lacks}"
+    )
+    return [warn("topics", words, _alter(spec, key, _UNLIMITED, settings))]
+
+
+def _alter(spec: TopicSpec, key: str, wanted: str, settings: Settings) -> str:
+    connection = settings.connection
+    secured = connection.security_protocol != "PLAINTEXT"
+    login = " --command-config client.properties" if secured else ""
+    return (
+        f"kafka-configs.sh --bootstrap-server {connection.bootstrap}{login} --alter "
+        f"--entity-type topics --entity-name {spec.name} --add-config '{key}=[{wanted}]'"
+    )
 
 
 def _is_more(key: str, has: str, wanted: str) -> bool:
     """Whether a setting is more generous than it must be."""
-    if key not in ("retention.ms", "max.message.bytes"):
+    if key not in ("retention.ms", "retention.bytes", "max.message.bytes"):
         return False
-    if key == "retention.ms" and (has == "-1" or wanted == "-1"):
-        return has == "-1"
+    if _UNLIMITED in (has, wanted):
+        return has == _UNLIMITED
     return int(has) >= int(wanted)
 
 
@@ -105,7 +143,7 @@ def _harms(role: str, key: str) -> bool:
         key == "cleanup.policy"
         or (key == "max.message.bytes" and role in _SIZES)
         or (key == "message.timestamp.type" and role in _BY_THE_BROKERS_CLOCK)
-        or (key == "retention.ms" and role == "grids")
+        or (key in ("retention.ms", "retention.bytes") and role == "grids")
     )
 
 
@@ -127,11 +165,11 @@ def _partitions_of(spec: TopicSpec, state: TopicState, brokers: int) -> list[Fin
                 "make it anew with one partition",
             )
         )
-    elif state.partitions < spec.partitions:
+    elif state.partitions < spec.partitions and spec.role != "snapshots":
         found.append(
             warn(
                 "topics",
-                f"{spec.name} has {state.partitions} partitions, the settings say {spec.partitions}",
+                f"{_partitions(spec.name, state)}, the settings say {spec.partitions}",
                 "at most so many workers share it: add partitions, or correct the settings",
             )
         )
@@ -154,8 +192,12 @@ def _snapshots(
     return [
         fail(
             "topics",
-            f"{settings.topics.snapshots} has {snapshots.partitions} partitions, fewer than the "
+            f"{_partitions(settings.topics.snapshots, snapshots)}, fewer than the "
             f"{sketches.partitions} of {settings.topics.sketches}",
             "give it as many: a worker keeps the snapshots of a partition of sketches in its namesake",
         )
     ]
+
+
+def _partitions(name: str, state: TopicState) -> str:
+    return f"{name} has {state.partitions} partition{'' if state.partitions == 1 else 's'}"

@@ -200,6 +200,11 @@ def test_other_model_names_are_refused(name: str | None) -> None:
     assert "\x1b" not in str(caught.value)
 
 
+def test_a_space_in_a_model_name_is_named_as_what_is_wrong() -> None:
+    with pytest.raises(RejectedError, match="no spaces, got 'a b'"):
+        model_name("a b")
+
+
 @pytest.mark.parametrize(
     ("time", "milliseconds"),
     [
