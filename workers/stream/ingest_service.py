@@ -193,7 +193,7 @@ class IngestService(GroupService):
         _log.error(
             "%s/%d was read up to %d and goes on at %d: the broker has lost the end of its log, or the topic "
             "is a new one of the same name. Offsets that were counted are not counted again, whatever they "
-            "hold now: a new topic needs a new topic_prefix",
+            "hold now: give a new topic a new name (topics.rows)",
             *partition, core.expected, offset,
         )  # fmt: skip
         self._committed.pop(partition, None)
