@@ -233,7 +233,7 @@ def _defaults(panel: Panel) -> dict[str, Any]:
     """Return how values look. Without limits of a panel's own Grafana would turn them red from 80 on."""
     graph = panel.kind == "timeseries"
     base = "transparent" if graph else _NEUTRAL
-    steps = [{"color": base, "value": None}]
+    steps: list[dict[str, Any]] = [{"color": base, "value": None}]
     steps += [{"color": colour, "value": value} for value, colour in panel.limits]
     defaults: dict[str, Any] = {
         "unit": panel.unit,
@@ -266,14 +266,13 @@ def _overrides(panel: Panel) -> list[dict[str, Any]]:
     found = []
     for band in panel.bands:
         lower = panel.queries[band.lower].legend
-        bare = [
+        only_tooltip = {"legend": True, "tooltip": False, "viz": False}
+        bare: list[dict[str, Any]] = [
             {"id": "custom.lineWidth", "value": 0},
             {"id": "custom.showPoints", "value": "never"},
+            {"id": "custom.hideFrom", "value": only_tooltip},
         ]
-        bare.append(
-            {"id": "custom.hideFrom", "value": {"legend": True, "tooltip": False, "viz": False}}
-        )
-        fill = [
+        fill: list[dict[str, Any]] = [
             {"id": "custom.fillBelowTo", "value": lower},
             {"id": "custom.fillOpacity", "value": 15},
         ]
