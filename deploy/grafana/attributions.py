@@ -87,13 +87,20 @@ _NOW = (
         "deploy.md#metrics-dashboards-alerts",
         empty=_NO_WINDOW,
     ),
-    stat(
-        "Groups not shown",
-        "Groups below the budget of series. Their scores are on the attributions topic.",
-        most("groups_not_exported", ONE, "output"),
+    Panel(
+        "Groups and outputs not shown",
+        "Groups of this output, and outputs by window of the model, below the budget of series. Their scores "
+        "are on the attributions topic.",
+        (
+            Query(most("groups_not_exported", ONE, "output"), "groups"),
+            Query(most("outputs_not_exported", _MODEL, "model"), "outputs"),
+        ),
         "none",
         "deploy.md#metrics-dashboards-alerts",
         empty=_NO_WINDOW,
+        kind="stat",
+        width=4,
+        height=4,
     ),
     Panel(
         "Leading features now",

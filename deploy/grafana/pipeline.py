@@ -113,12 +113,16 @@ _ROWS = (
     Panel(
         "Gaps",
         "Offsets whose rows are lost: no manifest covers them, or the topic dropped them before they were "
-        "read. Anything above 0 is a loss.",
+        "read; and those counted behind the end of the log, which has lost its end or is a new one.",
         (
             Query("max by (topic, partition) (attributary_gap_offsets)", "{{topic}}/{{partition}}"),
             Query(
                 "sum by (topic, partition) (attributary_lost_offsets_total)",
                 "{{topic}}/{{partition}} dropped before read",
+            ),
+            Query(
+                "max by (topic, partition) (attributary_counted_beyond_end_offsets)",
+                "{{topic}}/{{partition}} counted behind the log's end",
             ),
         ),
         "none",
