@@ -93,7 +93,7 @@ _NOW = (
         "are on the attributions topic.",
         (
             Query(most("groups_not_exported", ONE, "output"), "groups"),
-            Query(most("outputs_not_exported", _MODEL, "model"), "outputs"),
+            Query(f"{most('outputs_not_exported', _MODEL, 'model')} or vector(0)", "outputs"),
         ),
         "none",
         "deploy.md#metrics-dashboards-alerts",
