@@ -21,16 +21,24 @@ _NUMBER = r"([0-9.]+)"
 
 #: What the expressions look like, but for their numbers.
 _FORMS = {
-    "AttributaryRankFlip": r'(max without (instance) (attributary_rank{window!="lifetime"}) == 1 '
-    r"and max without (instance) (attributary_strength_low_ratio) > NUMBER) "
-    r"and on (model, output, window) (attributary_window_rows offset 1h > 0) "
-    r"unless (min without (instance) (attributary_rank offset 1h) <= NUMBER)",
-    "AttributaryAttributionDrift": r'attributary_attribution_change_low_ratio{reference="baseline"} > NUMBER',
-    "AttributaryInputDrift": r'attributary_psi_ratio{reference="baseline"} > NUMBER '
-    r"and (attributary_psi_ratio > attributary_psi_critical_ratio)",
-    "AttributaryOutputDrift": r'attributary_output_ks_ratio{reference="baseline"} > NUMBER '
-    r"and (attributary_output_ks_ratio > attributary_output_ks_critical_ratio)",
+    "AttributaryRankFlip": "( max by (model, output, window, feature) "
+    '(last_over_time(attributary_rank{window!="lifetime"}[5m])) == 1 '
+    "and max by (model, output, window, feature) "
+    "(last_over_time(attributary_strength_low_ratio[5m])) > NUMBER ) "
+    "and on (model, output, window) (attributary_window_rows offset 1h > 0) "
+    "unless (min by (model, output, window, feature) (attributary_rank offset 1h) <= NUMBER)",
+    "AttributaryAttributionDrift": "max by (model, output, window, reference) "
+    '(last_over_time(attributary_attribution_change_low_ratio{reference="baseline"}[5m])) > NUMBER',
+    "AttributaryInputDrift": "max by (model, window, reference, feature) "
+    '( last_over_time(attributary_psi_ratio{reference="baseline"}[5m]) > NUMBER '
+    "and last_over_time(attributary_psi_ratio[5m]) "
+    "> last_over_time(attributary_psi_critical_ratio[5m]) )",
+    "AttributaryOutputDrift": "max by (model, output, window, reference) "
+    '( last_over_time(attributary_output_ks_ratio{reference="baseline"}[5m]) > NUMBER '
+    "and last_over_time(attributary_output_ks_ratio[5m]) "
+    "> last_over_time(attributary_output_ks_critical_ratio[5m]) )",
 }
+_BRIDGED = 300.0
 _HOUR = 3600.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -80,14 +88,19 @@ class Verdict:
 def judge(rule: Rule, times: Sequence[float], scrapes: Sequence[Scrape]) -> Verdict:
     """Return the verdict of a rule on scrapes at these times, in seconds; between two all stays as it was.
 
-    An alert fires once its expression has held for the rule's duration, at the scrape that shows it.
+    An alert fires once its expression has held for the rule's duration, at the scrape that shows it. A series
+    that a scrape lacks counts with its value of the five minutes before, as the rules say.
     """
     expression = _EXPRESSIONS[rule.name]
     since: dict[Labels, float] = {}
     holds, fires = [], []
     for k, time in enumerate(times):
         past = [scrapes[i] for i in range(k) if times[i] <= time - _HOUR]
-        found = expression(rule, scrapes[k], past[-1] if past else {})
+        newest: Scrape = {}
+        for i in range(k + 1):
+            if times[i] > time - _BRIDGED:
+                newest.update(scrapes[i])
+        found = expression(rule, newest, past[-1] if past else {})
         since = {labels: since.get(labels, time) for labels in found}
         holds.append({_name(labels) for labels in found})
         lasting = (labels for labels, start in since.items() if time - start >= rule.seconds)

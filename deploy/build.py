@@ -88,7 +88,7 @@ def generated() -> dict[Path, str]:
     files[monitoring / "prometheusrule.yaml"] = prometheus_rule()
     for dashboard in DASHBOARDS:
         path = ROOT / "deploy" / "grafana" / "dashboards" / f"{dashboard.uid}.json"
-        files[path] = json.dumps(dashboard.build(), indent=2) + "\n"
+        files[path] = json.dumps(dashboard.build(), indent=1) + "\n"
     return files
 
 
