@@ -283,10 +283,10 @@ async def _watch(connection: Connection, topics: Topics, folder: Path, started: 
             load[alert] = step if alert in fired else min(load[alert] + step, 40 * step)
 
     async def lose(producer: AIOKafkaProducer) -> None:
-        for block in (0, 20):
+        for topic, block, end in (("lost", 0, 30), ("lost", 20, 30), ("anew", 0, 4)):
             manifest = Manifest(
-                topic="lost", partition=0, partitions=1, block=block, upto=block + 10,
-                previous=None, sealed=True, acknowledged=30, end_offset=30,
+                topic=topic, partition=0, partitions=1, block=block, upto=block + 10,
+                previous=None, sealed=True, acknowledged=end, end_offset=end,
             )  # fmt: skip
             for partition in range(_PARTITIONS):
                 await producer.send(
@@ -322,6 +322,7 @@ async def _watch(connection: Connection, topics: Topics, folder: Path, started: 
     window = {"model": "m", "window": "tumbling_2s"}
     about = {
         "AttributaryGap": {"topic": "lost", "partition": "0", "severity": "critical"},
+        "AttributaryLogEndLost": {"topic": "anew", "partition": "0", "severity": "critical"},
         "AttributaryWatermarkStalled": {"model": late},
         "AttributaryWatermarkMissing": {"model": refused},
         "AttributaryLag": {"topic": topics.rows},
