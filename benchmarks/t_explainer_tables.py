@@ -43,7 +43,7 @@ def cell(entry: dict[str, Any], key: str) -> str:
     error = entry["error"].get(key)
     if key == "lap":
         return f"{100 * found:.0f} ± {100 * error:.0f} %"
-    return number(found) if error is None else f"{number(found)} ± {error:.2g}"
+    return number(found) if error is None else f"{number(found)} ± {number(float(f'{error:.2g}'))}"
 
 
 def best(entries: list[dict[str, Any]], key: str) -> float:
