@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,7 +100,7 @@ def _check_tutorial(steps: list[Step]) -> None:
     assert "dropped 0\n" in said["4. A model of your own"]
     assert "score lifetime [('age', 0.9" in said["4. A model of your own"]
     assert "tariff · row 0 · score = " in said["5. Why this prediction?"]
-    assert "nothing to mend" in said["6. Look at it"]
+    assert re.search("all is well|nothing to mend", said["6. Look at it"])
     total = sum(s.seconds for s in steps if s.block.page.name == "tutorial.md")
     assert total < 120
 
@@ -110,6 +111,7 @@ def churn_is_served(walk: Walkthrough) -> Iterator[Any]:
     model = _train_churn(walk.folder)
     stop = threading.Event()
     walk.do("attributary register churn.json --artefact churn.ubj --samples 100")
+    time.sleep(2)  # its samples begin with the first block after it
     walk.do("attributary publish rows.csv --model churn --outputs score --features age,plan")
 
     def serve() -> None:

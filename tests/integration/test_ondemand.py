@@ -28,6 +28,9 @@ from attributary.schemas.card import Artefact, Feature, ModelCard
 from attributary.schemas.connection import Connection
 from attributary.schemas.errors import BrokerError, ConfigurationError
 from attributary.schemas.explanation import (
+    FINAL,
+    KIND_HEADER,
+    PROGRESS,
     ErrorCode,
     Explanation,
     OrdShapResult,
@@ -272,14 +275,15 @@ def test_a_request_that_is_begun_is_waited_for_beyond_its_deadline(stage: Stage)
                 pass
             name = (sent[0].key or b"").decode()
             told = Progress(id=name, state="started", attempt=1, at=0)
-            await sender.raw(topic, b"p|" + name.encode(), told.to_bytes())
-            await asyncio.sleep(2.5)
+            kind = [(KIND_HEADER, PROGRESS)]
+            await sender.raw(topic, b"p|" + name.encode(), told.to_bytes(), kind)
+            await asyncio.sleep(4.0)
             late = Explanation(id=name, outcome="expired", requested_at=0, computed_at=0, seconds=2)
-            await sender.raw(topic, name.encode(), late.to_bytes())
+            await sender.raw(topic, name.encode(), late.to_bytes(), [(KIND_HEADER, FINAL)])
 
     async def ask() -> Explanation:
         async with Explainer(stage.connection, model="m", topics=stage.topics) as explainer:
-            found, _ = await asyncio.gather(explainer.arequest(ROW, timeout=1.0), answer_late())
+            found, _ = await asyncio.gather(explainer.arequest(ROW, timeout=3.0), answer_late())
             return found
 
     assert asyncio.run(ask()).outcome == "expired"
