@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -63,10 +62,10 @@ class CsvFile:
     def __init__(self, path: Path, *, texts: Collection[str], reject: Reject) -> None:
         self._path = path
         self._reject = reject
-        self._raw: IO[bytes] | None = None
+        self._raw: Any = None
         self._invalid_rows: deque[str] = deque()
         self._total = path.stat().st_size
-        with path.open("rb") as raw:
+        with pa.OSFile(str(path)) as raw:
             found = self._reader(raw, None, lambda _: "skip").schema
         if len(set(found.names)) != len(found.names):
             twice = sorted({name for name in found.names if found.names.count(name) > 1})
@@ -76,7 +75,7 @@ class CsvFile:
         )
 
     def batches(self, columns: Collection[str]) -> Iterator[Any]:
-        with self._path.open("rb") as self._raw:
+        with pa.OSFile(str(self._path)) as self._raw:
             reader = self._reader(self._raw, columns, self._invalid)
             while True:
                 try:
@@ -86,6 +85,8 @@ class CsvFile:
                     return
                 except pa.ArrowInvalid as error:
                     raise ConfigurationError(self._explain(error)) from None
+                except OSError as error:
+                    raise ConfigurationError(f"{self._path}: {error}") from None
                 self._reject_invalid()
                 yield batch
 
@@ -94,12 +95,14 @@ class CsvFile:
             return 0, self._total
         return self._raw.tell(), self._total
 
-    def _reader(self, raw: IO[bytes], columns: Collection[str] | None, invalid: Any) -> Any:
-        unzipped = gzip.GzipFile(fileobj=raw) if self._path.suffix == ".gz" else raw
+    def _reader(self, raw: Any, columns: Collection[str] | None, invalid: Any) -> Any:
+        # Arrow's own files: its threads read ahead, and one that waits for the interpreter as that ends
+        # would end the process in its own way.
+        unzipped = pa.CompressedInputStream(raw, "gzip") if self._path.suffix == ".gz" else raw
         types = {} if columns is None else {name: self.schema.field(name).type for name in columns}
         try:
             return pa.csv.open_csv(
-                cast("IO[bytes]", unzipped),
+                unzipped,
                 # In one thread, or a broken line does not know its number.
                 read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
                 parse_options=pa.csv.ParseOptions(
@@ -115,7 +118,7 @@ class CsvFile:
             )
         except pa.ArrowInvalid as error:
             raise ConfigurationError(self._explain(error)) from None
-        except (OSError, EOFError) as error:
+        except OSError as error:
             raise ConfigurationError(f"{self._path}: {error}") from None
 
     def _invalid(self, row: Any) -> str:
