@@ -15,7 +15,7 @@ from stream_workers import settings_of
 
 from attributary.schemas.attribution import WindowAttribution, WindowDrift
 from attributary.schemas.connection import Connection
-from attributary.schemas.explanation import KIND_HEADER, Explanation
+from attributary.schemas.explanation import KIND_HEADER, ErrorCode, Explanation
 from attributary.schemas.topics import Topics
 from attributary.schemas.unique_information import UniqueInformationRun, is_run
 from attributary.service.accounting import Accounting, read_accounting
@@ -66,7 +66,8 @@ class Shown:
 
     def complete(self) -> bool:
         full = any(message.accounting.rows >= _ROWS for message in self.final)
-        return full and bool(self.against_training) and len(self.asked) > 2
+        explained = [answer for answer in self.asked if answer.outcome == "result"]
+        return full and bool(self.against_training) and len(explained) > 2
 
 
 @pytest.fixture
@@ -122,7 +123,9 @@ async def test_a_minute_shows_windows_drift_and_answers_and_every_row_is_counted
     assert worst.psi is not None
     assert worst.psi > 0.25  # March is not January
     for answer in shown.asked:
-        assert answer.outcome == "result", answer.error
+        # On a slow machine the first request may come before the first sampled rows.
+        early = answer.error is not None and answer.error.code == ErrorCode.SAMPLES_MISSING
+        assert answer.outcome == "result" or early, answer.error
     while not shown.runs:  # a tick is a full minute of the clock
         assert time.time() < began + 3 * _MINUTE
         await asyncio.sleep(1.0)
