@@ -13,6 +13,7 @@ from attributary.service.latest import REFERENCES, Latest
 from attributary.service.model_board import ModelBoard
 from attributary.service.printable import printable
 from attributary.service.subscribe import subscribe
+from attributary.service.words import listed
 
 _NAMED = 20  # as many names in an error
 
@@ -57,9 +58,8 @@ async def collect(connection: Connection, topics: Topics, model: str) -> ModelBo
 def _no_such(model: str, others: Sequence[str]) -> str:
     if not others:
         return f"no results of a model {model!r}, nor of any other: register it and publish rows"
-    named = ", ".join(printable(name, 60) for name in others[:_NAMED])
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    return f"no results of a model {model!r}: there are {named}{more}"
+    named = listed([printable(name, 60) for name in others], _NAMED)
+    return f"no results of a model {model!r}: there are {named}"
 
 
 def chapters(
@@ -71,7 +71,7 @@ def chapters(
     """
     if unknown := [name for name in outputs if name not in board.outputs]:
         raise ConfigurationError(
-            f"no output {unknown[0]!r} of {board.name}: there are {', '.join(board.outputs[:_NAMED])}"
+            f"no output {unknown[0]!r} of {board.name}: there are {listed(board.outputs, _NAMED)}"
         )
     found = [_chapter(board, output, window) for output in dict.fromkeys(outputs or board.outputs)]
     present = [chapter for chapter in found if chapter is not None]

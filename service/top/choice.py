@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attributary.service import words
 from attributary.service.cells import shortened
 from attributary.service.model_board import ModelBoard
 from attributary.service.top.board import Board
@@ -66,8 +67,7 @@ def absent_model(board: Board, model: str) -> str:
 
 def listed(names: list[str]) -> str:
     """Return the first of some names."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(shortened(name, 60) for name in names[:_NAMED]) + more
+    return words.listed([shortened(name, 60) for name in names], _NAMED)
 
 
 def _quoted(name: str | None) -> str:
