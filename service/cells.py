@@ -48,10 +48,14 @@ def compact(score: FeatureScore, *, error: bool) -> Text:
     return text
 
 
+def way(score: FeatureScore) -> int:
+    """Return the direction where it is sure; 0 where the interval of the score includes 1/2."""
+    return score.direction if score.strength_low > 0 else 0
+
+
 def arrow(score: FeatureScore) -> Text:
-    """Return the direction: up, down, or neither, which is all that is sure while the interval holds 1/2."""
-    direction = score.direction if score.strength_low > 0 else 0
-    return Text(_ARROWS[direction], style=DIRECTION_COLOURS[direction])
+    """Return the sure direction: up, down, or neither."""
+    return Text(_ARROWS[way(score)], style=DIRECTION_COLOURS[way(score)])
 
 
 def effect_cell(score: FeatureScore) -> Text:

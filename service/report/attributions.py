@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attributary.schemas.attribution import FeatureScore, WindowAttribution
-from attributary.service.cells import ranked
+from attributary.service.cells import ranked, way
 from attributary.service.report.axes import short
 from attributary.service.report.figures import effect_marks, interval_figure, score_marks
 from attributary.service.report.markup import Markup, Part, join, table, tag
 from attributary.service.report.profiles import profile_figures
-from attributary.service.report.verdicts import way
 
 _WAYS = {1: "▲ with", -1: "▼ against", 0: "· not sure"}
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from attributary.schemas.attribution import ColumnDrift, FeatureScore
-from attributary.service.cells import PSI_LARGE, PSI_NOTICEABLE, psi_level
+from attributary.service.cells import PSI_LARGE, PSI_NOTICEABLE, psi_level, way
 from attributary.service.report.axes import Axis, short, spanning
 from attributary.service.report.markup import Markup, tag
 from attributary.service.report.plot import MIDDLE, figure, level, row, share, upright
-from attributary.service.report.verdicts import drift_words, way
+from attributary.service.report.verdicts import drift_words
 
 _CLASSES = {1: "up", -1: "down", 0: "none"}
 _FILLS = ("fill", "fill noticeable", "fill large")

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from attributary.schemas.attribution import ColumnDrift, FeatureScore, Window
+from attributary.schemas.attribution import ColumnDrift, Window
 from attributary.service.cells import PSI_NOTICEABLE, psi_level
 from attributary.service.words import describe_window
-
-
-def way(score: FeatureScore) -> int:
-    """Return the direction where it is sure; 0 where the interval of the score includes 1/2."""
-    return score.direction if score.strength_low > 0 else 0
 
 
 def drift_words(column: ColumnDrift) -> str:
