@@ -104,7 +104,8 @@ class RequestService(GroupService):
         """Go on with the partitions that were this worker's before, begin with others, drop the rest."""
         owned = set(partitions)
         gone = [partition for partition in self._backlogs if partition not in owned]
-        await self._progress.release(self._begun(gone))
+        if begun := self._begun(gone):
+            await self._progress.release(begun)
         self._drop(gone)
         self._answers.own(owned)
         beginnings = await self.consumer.beginning_offsets(partitions) if partitions else {}
